@@ -15,31 +15,11 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/localdisk"
-	"github.com/forebay/forebay/trigger"
 )
 
-// ImportLimits returns the limits of Settings.Import for the sources of this engine. Options.Buffer sets the least interval.
-func (e *Engine) ImportLimits() trigger.Limits { return e.opts.Buffer.ImportLimits() }
-
-// Unreachable says which size conditions of a sink with these settings can never be met, see [buffer.Tuning.Unreachable].
-func (e *Engine) Unreachable(s Settings) (upload, imports string) {
-	return e.opts.Buffer.Unreachable(buffer.SinkConfig{Upload: s.Upload, Import: s.Import})
-}
-
-// Damaged lists the damage of stored rows that was found and neither forgotten nor has expired; see [buffer.Buffer.Damaged].
-func (e *Engine) Damaged(ctx context.Context) ([]buffer.Damage, error) { return e.buf.Damaged(ctx) }
-
-// ForgetDamage removes records of damage that an operator has read, by the ids of [Engine.Damaged]; see [buffer.Buffer.ForgetDamage].
-func (e *Engine) ForgetDamage(ctx context.Context, ids ...string) error {
-	return e.buf.ForgetDamage(ctx, ids...)
-}
-
-// VolumeFree returns how many bytes are free on the volume of the data directory; see [buffer.Buffer.VolumeFree].
-func (e *Engine) VolumeFree() (int64, error) { return e.buf.VolumeFree() }
-
-// Ready returns nil when records can be taken, a [*buffer.FailedError] while the local level is reopened after a failure of
-// its disk, a [*buffer.FencedError] for good when another owner has the changelog, and [ErrClosed] after Close. It checks
-// the bounds of the disk only with [buffer.Tuning] UnreadyWhenFull, and never the bounds of memory.
+// Ready returns nil when the engine can accept records, a [*buffer.FailedError] while the local level is reopened after a
+// failure of its disk, a [*buffer.FencedError] permanently once another owner has the changelog, and [ErrClosed] after
+// Close. It checks the bounds of the disk only with [buffer.Tuning] UnreadyWhenFull, and never the bounds of memory.
 func (e *Engine) Ready() error {
 	if e.closed.Load() {
 		return ErrClosed
@@ -47,13 +27,13 @@ func (e *Engine) Ready() error {
 	return e.buf.Ready()
 }
 
-// Forget deletes the counters of removed sinks: a new sink of the same id begins at zero and has no files. If the source is not
-// defined either, the count of its dropped records is deleted too; without sink ids only that one is.
+// Forget deletes the counters of removed sinks, so that a new sink of the same id begins at zero and has no files. If the source is not
+// defined either, the count of its dropped records is deleted too. Without sink ids only this count is deleted.
 //
 // The error is [buffer.ErrSinkInUse] for a sink that is defined or has rows on their way, and, without sink ids, for a source that
 // is defined. Forget waits for calls that change definitions until ctx ends.
 func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string) error {
-	if err := e.lockDefinitions(ctx); err != nil { // a new definition would count where nobody looks
+	if err := e.lockDefinitions(ctx); err != nil { // or a new definition would count in a deleted counter
 		return err
 	}
 	defer func() { <-e.define }()
@@ -74,9 +54,9 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 	return nil
 }
 
-// Checkpoint writes a copy of the data directory into a new folder while events keep flowing; see
-// [buffer.Buffer.Checkpoint] for what is in it. Open accepts the copy. It has no staging and no tables, even where they are
-// folders of the data directory: open it with the Staging and Target of the original.
+// Checkpoint writes a copy of the data directory into a new folder while events keep flowing. See
+// [buffer.Buffer.Checkpoint] for its contents. Open accepts the copy. It contains no staging and no tables, even if they
+// are folders of the data directory, so open it with the Staging and Target of the original.
 func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
 	if err := localdisk.Named(dir); err != nil {
 		return fmt.Errorf("forebay: checkpoint: %w", err)
@@ -85,7 +65,7 @@ func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
 }
 
 // Snapshot writes a copy of the data directory into a new folder, for [Restore], and returns which batches of Options.Changelog are
-// in it; see [buffer.Buffer.Snapshot].
+// in it. See [buffer.Buffer.Snapshot].
 func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, error) {
 	if err := localdisk.Named(dir); err != nil {
 		return buffer.LogPosition{}, fmt.Errorf("forebay: snapshot: %w", err)
@@ -93,9 +73,8 @@ func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, 
 	return e.buf.Snapshot(ctx, filepath.Join(dir, localFolder))
 }
 
-// Restore makes the data directory of another machine again, in dir, from a folder of [Engine.Snapshot] or [Engine.Checkpoint], or
-// none (""), and the batches of its Options.Changelog behind that; see [buffer.Restore]. Open it with the Staging and Target of the
-// original.
+// Restore rebuilds the data directory of another machine in dir from a folder of [Engine.Snapshot] or [Engine.Checkpoint], or none
+// (""), and the later batches of its Options.Changelog. See [buffer.Restore]. Open it with the Staging and Target of the original.
 func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
 	if err := localdisk.Named(dir); err != nil {
 		return fmt.Errorf("forebay: restore: %w", err)
@@ -106,7 +85,7 @@ func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], 
 	return buffer.Restore(filepath.Join(dir, localFolder), checkpoint, batches, t)
 }
 
-// RestoreIncomplete is [Restore] where batches behind the last one are lost; see [buffer.RestoreIncomplete].
+// RestoreIncomplete is [Restore] for a log that has lost the batches after the last one. See [buffer.RestoreIncomplete].
 func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
 	if err := localdisk.Named(dir); err != nil {
 		return fmt.Errorf("forebay: restore: %w", err)
@@ -117,7 +96,7 @@ func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch
 	return buffer.RestoreIncomplete(filepath.Join(dir, localFolder), checkpoint, batches, t)
 }
 
-// Inspect opens a checkpoint, or the data directory of a closed engine, read-only; see [buffer.Inspect]. Sinks are named
+// Inspect opens a checkpoint, or the data directory of a closed engine, read-only. See [buffer.Inspect]. Sinks are named
 // "source/sink".
 func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error) {
 	if opts.TargetOf == nil {
@@ -139,7 +118,7 @@ func sinkAttributes(id string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
 }
 
-// observe registers the metrics that only the engine knows; the buffer has the others.
+// observe registers the metrics that only the engine knows. The buffer has the others.
 func (e *Engine) observe() (metric.Registration, error) {
 	if e.opts.Meter == nil {
 		return nil, nil
@@ -150,7 +129,7 @@ func (e *Engine) observe() (metric.Registration, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	refused, err := e.opts.Meter.Int64ObservableGauge("forebay.sinks.refused", metric.WithUnit("{sink}"),
-		metric.WithDescription("1 while a sink goes on with earlier columns, because its table cannot follow the definition."))
+		metric.WithDescription("1 while a sink keeps its previous columns because its table cannot be changed to fit the definition."))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}

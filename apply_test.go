@@ -75,8 +75,8 @@ func TestHungTableDoesNotHideOthers(t *testing.T) {
 	})
 }
 
-// A definition that waits for its target does not hold up other sources. Another one of the same source waits for it, until its
-// context ends. A driver that ignores its context is abandoned.
+// A definition that waits for its target does not hold up other sources. A second definition of the same source waits for it,
+// until its context ends. A driver that ignores its context is abandoned.
 func TestHungTargetDelaysItsOwnSourceOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
@@ -109,7 +109,7 @@ func TestHungTargetDelaysItsOwnSourceOnly(t *testing.T) {
 	})
 }
 
-// A target that panics has failed its call, and not the process: the import tries again.
+// A target that panics has failed its call, and not the process. The import tries again.
 func TestTargetThatPanics(t *testing.T) {
 	e, mem := openMemory(t)
 	mem.Before = func(_ context.Context, c buffertest.Call) error {
@@ -143,8 +143,8 @@ func TestDefineNamesAllTablesThatRefuse(t *testing.T) {
 	}
 }
 
-// A table that was changed from outside concerns its sink alone: the settings of the source change, disabled sinks take
-// events again, and the problem is reported. A sink that is new, or newly directed to the table, is refused.
+// A table that was changed from outside concerns its sink alone. The settings of the source change, disabled sinks
+// accept events again, and the problem is reported. A sink that is new, or newly directed to the table, is refused.
 func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
@@ -155,7 +155,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		problems, err := e.Apply(t.Context(), d, forebay.ApplyOptions{})
+		problems, err := d.Apply(t.Context(), forebay.ApplyOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestRefuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.Apply(t.Context(), d, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return true }})
+	_, err = d.Apply(t.Context(), forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return true }})
 	var schema *driver.SchemaError
 	if !errors.As(err, &schema) {
 		t.Errorf("error %v, want a SchemaError", err)
@@ -245,7 +245,7 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 		t.Errorf("definition %+v", d.Source())
 	}
 	mustDefine(t, e, def)
-	mapper, err := e.CompileColumns("web", "a", def.Sinks[0].Table.Columns)
+	mapper, err := e.Sink("web", "a").Compile(def.Sinks[0].Table)
 	if err != nil || mapper != d.Mapper("a") {
 		t.Error("the mapping was compiled again for its columns alone")
 	}
@@ -257,18 +257,21 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 	if n := e.Compilations(); n != 1 {
 		t.Errorf("%d compilations, want 1", n)
 	}
-	other, _ := openMemory(t)
-	if _, err := other.Apply(t.Context(), d, forebay.ApplyOptions{}); err == nil {
-		t.Error("another engine takes the definition")
+	alone, err := forebay.Compile(def, forebay.Options{Mapping: mapping.Options{Compat: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alone.Apply(t.Context(), forebay.ApplyOptions{}); err == nil || alone.Problems() != nil {
+		t.Error("a definition without an engine is applied")
 	}
 }
 
-// Mappers that nobody uses are not kept forever.
+// Unused mappers are not kept forever.
 func TestCompiledMappersAreBounded(t *testing.T) {
 	e, _ := openMemory(t)
 	for i := range 500 {
 		text := fmt.Sprintf("%q", strings.Repeat("x", 4000)+fmt.Sprint(i))
-		if _, err := e.CompileColumns("web", "a", mapping.Columns{mapping.Template("t", text)}); err != nil {
+		if _, err := e.Sink("web", "a").Compile(forebay.Table{Columns: mapping.Columns{mapping.Template("t", text)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -282,7 +285,7 @@ type limitedTarget struct{ *buffertest.Memory }
 
 func (limitedTarget) Limits() datatype.Limits { return datatype.Limits{NoNUL: true} }
 
-// What the target cannot store is refused at ingestion, with and without an engine, besides the engine's own limits.
+// What the target cannot store is refused at ingestion, with and without an engine, in addition to the engine's own limits.
 func TestLimitsOfTheTarget(t *testing.T) {
 	var opts forebay.Options
 	e, _ := openMemory(t, func(o *forebay.Options) {

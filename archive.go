@@ -1,33 +1,31 @@
 package forebay
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/ids"
+	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/missing"
-	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/shadow"
 )
 
-// Archive keeps raw records: the target of sources with Source.Archive. [buffer/dir.Archive] is one in a folder.
+// Archive keeps raw records. It is the target of sources with Source.Archive. [buffer/dir.Archive] is one in a folder.
 //
 // [buffer/dir.Archive]: https://pkg.go.dev/github.com/forebay/forebay/buffer/dir#Archive
 type Archive interface {
 	// Target imports each file exactly once. The id of its table is the [Source.ArchiveID] of the source, and the first column is the arrival time.
 	driver.Target
-	// Objects returns the names of the objects that may have records of an archive that arrived from a time on and before another one, in
+	// Objects returns the names of the objects that may have records of an archive that arrived at or after from and before to, in
 	// ascending order of the names. An object never changes. Unknown archives have none.
 	Objects(ctx context.Context, archive string, from, to time.Time) ([]string, error)
-	// Open returns the rows of an object as CSV in the form of [driver.RowReader], behind a row with the names of the columns. The caller
+	// Open returns the rows of an object as CSV in the form of [driver.RowReader], after a row with the names of the columns. The caller
 	// closes the reader. For an absent object the error matches [io/fs.ErrNotExist].
 	Open(ctx context.Context, archive, object string) (io.ReadCloser, error)
 }
@@ -35,51 +33,36 @@ type Archive interface {
 // ArchiveEraser is an optional interface of an [Archive], for [Engine.EraseArchive].
 type ArchiveEraser interface {
 	Archive
-	// Erase deletes all objects of an archive. When it has returned nil, a crash does not bring them back. It may be repeated, also after an
+	// Erase deletes all objects of an archive. When it has returned nil, a crash does not bring them back. It may be repeated, even after an
 	// error. An archive without objects is no error. Nothing is imported into the archive meanwhile.
 	Erase(ctx context.Context, archive string) error
 }
 
-// ArchiveSettings make a source keep its raw records. The archive is one more sink of the source, [ArchiveSink] in results and counters: its rows
-// are on disk before the answer like the rows of the others, it is bounded like them, and a record that it cannot take is an error of the call. A
-// batch that is split by its handler is kept as its events. What is kept of headers says [Source.KeepHeaders].
+// ArchiveReplacer is an optional interface of an [Archive], for [Engine.Erase].
+type ArchiveReplacer interface {
+	Archive
+	// Archives returns the names of all archives, in ascending order.
+	Archives(ctx context.Context) ([]string, error)
+	// Replace gives an object other rows, in one step. After an error or a crash it has all of its old rows or all of the new ones. When Replace has
+	// returned nil, a crash does not bring the old ones back. rows are as Open returns them, and as many as the object has, so that the positions of
+	// replays stay valid. An error of rows is returned, and the object keeps its rows. For an absent object the error matches [io/fs.ErrNotExist].
+	// Replace is not called twice at once for one object.
+	Replace(ctx context.Context, archive, object string, rows io.Reader) error
+}
+
+// ArchiveSettings make a source keep its raw records. The archive is one more sink of the source, [ArchiveSink] in results and counters. Like the
+// rows of other sinks, its rows are on disk before the response and it is bounded. A record that it cannot take is an error of the call. A batch
+// that is split by its handler is kept as its events. [Source.KeepHeaders] selects the headers that are kept.
 type ArchiveSettings struct {
 	// Settings override the settings of the source, field by field. An import makes at least one object.
 	Settings Settings
 }
 
 // ArchiveSink is the id of the archive among the sinks of a source.
-const ArchiveSink = ".archive"
+const ArchiveSink = kept.ArchiveSink
 
-// ArchiveID names the archive of the source: the ID, and with a Generation the ID, a dot and the Generation.
-func (s Source) ArchiveID() string { return archiveID(s.ID, s.Generation) }
-
-func archiveID(sourceID, generation string) string {
-	if generation == "" {
-		return sourceID
-	}
-	return sourceID + "." + generation
-}
-
-// archivedRow is how many times Options.MaxRowBytes a row of an archive may have: quotes of the body are doubled in it.
-const archivedRow = 4
-
-// archiveVersion is the version of the rows.
-const archiveVersion = 1
-
-// archivedHead is a record without its body in an archive.
-type archivedHead struct {
-	Version int    `json:"v"`
-	Signal  Signal `json:"signal,omitempty"`
-	keptHead
-}
-
-// archiveColumns returns the columns of an archive.
-func archiveColumns() []datatype.Column {
-	return []datatype.Column{
-		{Name: "received", Type: datatype.Timestamp, Required: true}, {Name: "head", Type: datatype.JSON, Required: true}, {Name: "body"},
-	}
-}
+// ArchiveID names the archive of the source. It is the ID, followed by a dot and the Generation if there is one.
+func (s Source) ArchiveID() string { return kept.ArchiveID(s.ID, s.Generation) }
 
 var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
 
@@ -98,7 +81,7 @@ func (o Options) targetOf(sinkID string) driver.Target {
 func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	id, settings := bufferID(def.ID, ArchiveSink), def.Archive.Settings.over(def.Settings).effective()
 	handle, err := e.buf.Define(ctx, buffer.SinkConfig{
-		ID: id, Table: driver.Table{ID: def.ArchiveID(), Columns: archiveColumns()},
+		ID: id, Table: driver.Table{ID: def.ArchiveID(), Columns: kept.RowColumns()},
 		Encoding: settings.encoding, Upload: settings.upload, Import: settings.imports,
 	})
 	if err != nil {
@@ -106,21 +89,21 @@ func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	}
 	return &sink{
 		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections](&e.counts, id),
-		shadow: load[atomic.Pointer[Shadow]](&e.slots, id), archive: true,
+		shadow: load[shadow.Slot](&e.slots, id), archive: true,
 	}, nil
 }
 
-// EraseArchive deletes all raw records of an archive, which [Source.ArchiveID] names, for good. It may be repeated, also after an error. A source
-// that still keeps its raw records there is redefined without Archive, or removed, before.
+// EraseArchive permanently deletes all raw records of the archive that [Source.ArchiveID] names. It may be repeated, even after an error. A
+// source that still keeps its raw records there must first be redefined without Archive, or removed.
 //
 // Errors: [ErrNoArchive], one that matches [errors.ErrUnsupported] if the archive is no [ArchiveEraser], one that matches [buffer.ErrSinkInUse] while a
 // source keeps its records there or records are on their way there, [ErrClosed], the errors of the archive, the error of ctx.
 func (e *Engine) EraseArchive(ctx context.Context, archive string) error {
 	fail := func(err error) error { return fmt.Errorf("erase the archive %q: %w", archive, err) }
 	sourceID, generation, hasGeneration := strings.Cut(archive, ".")
-	err := validateID(sourceID)
+	err := ids.Validate(sourceID)
 	if err == nil && hasGeneration {
-		err = validateID(generation)
+		err = ids.Validate(generation)
 	}
 	if err != nil {
 		return fail(fmt.Errorf("the name %w", err))
@@ -132,7 +115,7 @@ func (e *Engine) EraseArchive(ctx context.Context, archive string) error {
 	if !ok {
 		return fail(fmt.Errorf("%w by this archive", errors.ErrUnsupported))
 	}
-	unlock, err := e.defining.Lock(ctx, archive, "") // without a generation the lock of the source: no definition begins to use it meanwhile
+	unlock, err := e.defining.Lock(ctx, archive, "") // without a generation the lock of the source, so that no definition begins to use it meanwhile
 	if err != nil {
 		return fail(err)
 	}
@@ -149,69 +132,12 @@ func (e *Engine) EraseArchive(ctx context.Context, archive string) error {
 			return fail(fmt.Errorf("file %s is on its way there: %w", f.ID, buffer.ErrSinkInUse))
 		}
 	}
+	if st.Arriving > 0 { // perhaps of another archive of the source, and only for a moment
+		return fail(fmt.Errorf("%d files of another engine arrive: %w", st.Arriving, buffer.ErrSinkInUse))
+	}
 	if err := eraser.Erase(ctx, archive); err != nil {
 		return fail(err)
 	}
 	e.log.Info("archive erased", "archive", archive)
 	return nil
-}
-
-// CanEraseArchive reports whether the engine has an archive that is an [ArchiveEraser], so that [Engine.EraseArchive] can delete raw records.
-func (e *Engine) CanEraseArchive() bool {
-	_, ok := e.opts.Archive.(ArchiveEraser)
-	return ok
-}
-
-// appendArchived appends the row of a record. A document without a JSON form cannot be kept.
-func appendArchived(dst []byte, rec *mapping.Record, signal Signal, what *keptParts) ([]byte, error) {
-	if year := rec.Received.UTC().Year(); year < 0 || year > 9999 {
-		return dst, &mapping.Error{Reason: mapping.InvalidBody, Err: fmt.Errorf("the record was received in the year %d, which an archive has no folder for", year)}
-	}
-	head := archivedHead{Version: archiveVersion, Signal: signal, keptHead: headOf(rec, what).encodable()}
-	text, err := json.Marshal(head)
-	if err != nil {
-		return dst, fmt.Errorf("forebay: keep the record: %w", err)
-	}
-	body := rec.Body
-	if rec.Document != nil {
-		if body, err = rec.Document.AppendJSON(nil); err != nil {
-			return dst, &mapping.Error{Reason: mapping.InvalidBody, Err: err}
-		}
-	}
-	row := append(dst, '"')
-	row = rec.Received.UTC().AppendFormat(row, archiveTime)
-	row = appendQuoted(append(row, `","`...), text)
-	row = appendQuoted(append(row, `","`...), body)
-	return append(row, '"', '\n'), nil
-}
-
-// archiveTime is the layout of arrival times.
-const archiveTime = "2006-01-02T15:04:05.000000Z"
-
-// appendQuoted appends a text with its quotes doubled.
-func appendQuoted(dst, text []byte) []byte {
-	for {
-		at := bytes.IndexByte(text, '"')
-		if at < 0 {
-			return append(dst, text...)
-		}
-		dst = append(append(dst, text[:at+1]...), '"')
-		text = text[at+1:]
-	}
-}
-
-// parseArchived reads a row. The record aliases the cells.
-func parseArchived(cells [][]byte) (*mapping.Record, Signal, error) {
-	if len(cells) != len(archiveColumns()) {
-		return nil, "", fmt.Errorf("the row has %d cells, want %d", len(cells), len(archiveColumns()))
-	}
-	var head archivedHead
-	if err := json.Unmarshal(cells[1], &head); err != nil {
-		return nil, "", fmt.Errorf("the head cannot be read: %w", err)
-	}
-	if head.Version != archiveVersion {
-		return nil, "", fmt.Errorf("the row has version %d, this library reads %d", head.Version, archiveVersion)
-	}
-	head.restoreRaw()
-	return head.record(cells[2]), head.Signal, nil
 }

@@ -1,9 +1,11 @@
 package forebay_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -33,7 +36,7 @@ func kept(t *testing.T, root string) (n int) {
 	return n
 }
 
-// The retention goes on for what is there, after the archive was switched off or the source removed, and a restart.
+// The retention continues for the existing objects after the archive was switched off or the source removed, and after a restart.
 func TestRetentionWithoutTheArchive(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, e *forebay.Engine) error{
 		"switched off": func(t *testing.T, e *forebay.Engine) error { return e.Define(t.Context(), events(lenient)) },
@@ -127,11 +130,11 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 
 func TestEraseArchiveRefuses(t *testing.T) {
 	e, _ := openMemory(t)
-	if err := e.EraseArchive(t.Context(), "web"); !errors.Is(err, forebay.ErrNoArchive) || e.CanEraseArchive() {
+	if err := e.EraseArchive(t.Context(), "web"); !errors.Is(err, forebay.ErrNoArchive) {
 		t.Errorf("without an archive: %v", err)
 	}
 	e, _ = openArchive(t, struct{ forebay.Archive }{dir.Archive(t.TempDir(), dir.ArchiveOptions{})})
-	if err := e.EraseArchive(t.Context(), "web"); !errors.Is(err, errors.ErrUnsupported) || e.CanEraseArchive() {
+	if err := e.EraseArchive(t.Context(), "web"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("an archive that cannot erase: %v", err)
 	}
 	root := t.TempDir()
@@ -145,5 +148,39 @@ func TestEraseArchiveRefuses(t *testing.T) {
 	ingestN(t, e, 0, 1)
 	if err := e.Define(t.Context(), forebay.Source{ID: "x", Generation: "No"}); err == nil {
 		t.Error("a generation that is no id is taken")
+	}
+}
+
+// refusingArchive accepts no file.
+type refusingArchive struct{ forebay.ArchiveEraser }
+
+func (refusingArchive) Import(context.Context, *driver.File) error {
+	return driver.Permanent(errors.New("the archive is read-only"))
+}
+
+// Raw records that arrive from another engine reach their archive after the move. The archive is not erased before.
+func TestEraseArchiveWhileAFileArrives(t *testing.T) {
+	archive, staging := refusingArchive{dir.Archive(t.TempDir(), dir.ArchiveOptions{})}, buffertest.NewMemory()
+	on := func(o *forebay.Options) { o.Staging = staging }
+	first, _ := openArchive(t, archive, on)
+	second, _ := openArchive(t, archive, on)
+	mustDefine(t, first, events(archived, lenient))
+	ingestN(t, first, 0, 1)
+	if err := first.FlushAll(t.Context()); err == nil {
+		t.Fatal("the archive takes the file")
+	}
+	files, err := first.Buffer().BeginDeparture(t.Context())
+	for err != nil && t.Context().Err() == nil { // until all is in staging
+		runtime.Gosched()
+		files, err = first.Buffer().BeginDeparture(t.Context())
+	}
+	if n, err := second.Buffer().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
+		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
+	}
+	if err := second.EraseArchive(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
+		t.Errorf("EraseArchive while a file arrives = %v, want ErrSinkInUse", err)
+	}
+	if err := errors.Join(second.Buffer().EndArrival(t.Context(), "1st", false), second.EraseArchive(t.Context(), "web")); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,26 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 )
 
-// A call is the core of the intake: every way to bring records goes through it.
+// A call is the core of the intake. Every way to bring records goes through it.
 //
 //	begin ─▶ add, once for each record ─▶ finish ─▶ wait for the portions
 //
-// It is for one source, with the sinks that take the call. Its rows go to the buffer in portions: a portion is stored as a
+// It is for one source, with the sinks that take the call. Its rows go to the buffer in portions. A portion is stored as a
 // whole or not at all, and its ticket tells which. A call that is
 //
 //   - atomic stores nothing after its first error, and its portions are large (see batchBytes). Otherwise sinks and portions
 //     are independent, and each record has its own outcomes.
-//   - an attempt has a key: rows that earlier attempts have stored are left out, and each portion carries receipts.
+//   - an attempt has a key. Rows that earlier attempts have stored are left out, and each portion carries receipts.
 //   - patient waits for room. Otherwise it is refused at a bound.
 //
-// Before it maps a record, a call reserves memory in the room that all calls share: see mapRoom.
+// Before it maps a record, a call reserves memory in the room that all calls share. See mapRoom.
 //
 // Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
 type call struct {
@@ -37,20 +42,22 @@ type call struct {
 	limit, portion  int // most bytes of the next portion, and of the later portions
 	maxRow          int
 	signal          Signal
+	header          http.Header // of records without headers, see inherit
 	now             time.Time
 
 	body    int               // bytes of the body of the current record
 	records int               // how many were added before the current one
-	full    []error           // by sink: why it takes nothing now
-	data    [][]byte          // by sink: rows that the buffer does not have yet
-	n       []int             // by sink: number of rows in data
-	rejects [][]buffer.Reject // by sink: records for its quarantine, as data
-	aside   []int             // by sink: bytes of rejects
-	marks   []mark            // by sink: where the row of the current record begins
+	full    []error           // by sink, why it takes nothing now
+	data    [][]byte          // by sink, rows that the buffer does not have yet
+	n       []int             // by sink, number of rows in data
+	rejects [][]buffer.Reject // by sink, records for its quarantine, as data
+	aside   []int             // by sink, bytes of rejects
+	marks   []mark            // by sink, where the row of the current record begins
 	size    int               // bytes of all rows in data, and of all rejects
 	spare   [][]byte          // large and empty, for the rows of any sink
 	memory  int               // capacity of data and spare
 	rows    []buffer.Rows
+	raw     kept.Encoder // of the archive
 
 	portions []portion
 	err      error // the error of the first portion that failed
@@ -59,25 +66,25 @@ type call struct {
 // mark is a place in the rows of a sink.
 type mark struct{ bytes, rows, rejects int }
 
-// portion is what one Append took: the outcomes up to a place, counted over records and then sinks.
+// portion is what one Append took, the outcomes up to a place, counted over records and then sinks.
 type portion struct {
 	end    int
 	ticket buffer.Ticket
 	err    error
-	// aside is set when records of it are for a quarantine: then it is waited for whatever the sinks say.
+	// aside is set when records of it are for a quarantine. Then it is waited for whatever the sinks say.
 	aside bool
 }
 
 const (
 	// portionBytes is how many row bytes a call maps at most before it hands them to the buffer, where they count against
-	// the bounds. So what a huge batch, or a large body for many sinks, maps ahead stays small. The rows of one record stay
-	// together where they fit. A row that is larger goes alone.
+	// the bounds. So the rows that a huge batch, or a large body for many sinks, maps ahead stay small. The rows of one
+	// record stay together where they fit. A larger row is handed over alone.
 	portionBytes = 1 << 20
-	// batchBytes is the same for an atomic call: up to here it is taken or refused as a whole.
+	// batchBytes is the same for an atomic call. Up to here it is taken or refused as a whole.
 	batchBytes = 16 << 20
 )
 
-// portionOf lowers a size where MaxPendingBytes is small: no portion may be refused for its size where each of its rows
+// portionOf lowers a size where MaxPendingBytes is small, because no portion may be refused for its size where each of its rows
 // would have been taken.
 func portionOf(most int, t buffer.Tuning) int {
 	if t.MaxPendingBytes == 0 {
@@ -116,7 +123,22 @@ func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call 
 	return c
 }
 
-// checkCapacity returns why a sink takes no rows now. A patient call waits for those that do not.
+// inherit gives records without headers the trace context of the caller, if the source wants to have it with its records. Records from HTTP
+// requests have their own.
+func (c *call) inherit(ctx context.Context) {
+	if !c.src.redactor.NamesTrace() {
+		return
+	}
+	caller := trace.SpanContextFromContext(ctx)
+	if c.span != nil {
+		caller = c.span.caller
+	}
+	if caller.IsValid() {
+		c.header = tracecontext.Header(caller)
+	}
+}
+
+// checkCapacity returns why a sink accepts no rows now. A patient call waits for the sinks that do not.
 func (c *call) checkCapacity(s *sink) error {
 	if c.patient {
 		return nil
@@ -140,15 +162,15 @@ func (c *call) release() {
 	for k := range c.data {
 		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
-	// Old rows and tickets stay behind the ends of their lists: clearing them for each record costs more than they hold.
-	c.span = nil
+	// Old rows and tickets stay after the ends of their lists because clearing them for each record costs more than they hold.
+	c.span, c.header = nil, nil
 	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
 	c.room = nil
 	keepIdle(c)
 }
 
-// reserveFor reserves what the call may use while it maps the current record. The parsed body takes about twice as much as the body, and a row is
-// seldom larger than the body.
+// reserveFor reserves the memory that the call may use while it maps the current record. The parsed body takes about twice as much as the body,
+// and a row is seldom larger than the body.
 func (c *call) reserveFor(ctx context.Context) error {
 	need := int64(max(c.memory, c.size+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
 	if need < c.reserve.held {
@@ -171,6 +193,10 @@ func (c *call) rowsOf(k int, rec *mapping.Record) []byte {
 // add maps a record for every sink and hands full portions to the buffer. A record that every sink takes has the outcomes
 // src.allStored, which all such records share.
 func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
+	bare := rec.Header == nil && c.header != nil
+	if bare {
+		rec.Header = c.header
+	}
 	unset := rec.Received.IsZero()
 	if unset {
 		rec.Received = c.now
@@ -207,18 +233,21 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 	if unset {
 		rec.Received = time.Time{}
 	}
+	if bare {
+		rec.Header = nil
+	}
 	rec.Release()
 	c.records++
 	return out
 }
 
-// mapRow appends the row of a record for sink k. Its error is a rejection, which is counted; the status says what becomes of the record.
+// mapRow appends the row of a record for sink k. Its error is a rejection, which is counted. The status says what becomes of the record.
 func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
 	data, limit, err := c.rowsOf(k, rec), c.maxRow, error(nil)
 	if s.archive {
-		data, err = appendArchived(data, rec, c.signal, c.src.kept)
-		limit *= archivedRow
+		data, err = c.raw.AppendRow(data, rec, string(c.signal), c.src.redactor)
+		limit *= kept.RowGrowth
 	} else {
 		data, err = s.mapper.AppendRow(data, rec)
 	}
@@ -228,9 +257,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	if err == nil && size > limit {
 		err = &RowTooLargeError{Size: size, Limit: limit}
 	}
-	if shadow := s.shadow.Load(); shadow != nil {
-		shadow.offer(rec)
-	}
+	s.shadow.Offer(rec)
 	if err != nil {
 		s.count.rejected(err)
 		if s.reject != nil {
@@ -252,7 +279,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 // setAside takes a record for the quarantine of sink k.
 func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause error) (Status, error) {
 	s := c.src.sinks[k]
-	reject, err := rejectOf(rec, cause, s.name, c.src.kept)
+	reject, err := kept.Reject(rec, cause, s.name, c.src.redactor)
 	if err != nil {
 		return Rejected, cause
 	}
@@ -261,7 +288,7 @@ func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause e
 	case err == nil:
 	case isOverload(err):
 		return Failed, err
-	default: // it is too large, or the sink has no quarantine any more
+	default: // it is too large, or the sink no longer has a quarantine
 		return Rejected, cause
 	}
 	c.rejects[k] = append(c.rejects[k], reject)
@@ -284,7 +311,7 @@ func (c *call) bound(ctx context.Context, k int) {
 	}
 	rest, begin := c.isRest(), c.records*len(c.src.sinks)
 	c.handOver(ctx, begin)        // the records before this one
-	if rest || c.size > c.limit { // of this record: the rows of the sinks before
+	if rest || c.size > c.limit { // of this record, the rows of the sinks before
 		c.mark(k)
 		c.handOver(ctx, begin+k)
 	}
@@ -300,21 +327,21 @@ func (c *call) bound(ctx context.Context, k int) {
 	}
 }
 
-// mark moves the marks of the first sinks behind all their rows.
+// mark moves the marks of the first sinks past all their rows.
 func (c *call) mark(sinks int) {
 	for k := range sinks {
 		c.marks[k] = mark{len(c.data[k]), c.n[k], len(c.rejects[k])}
 	}
 }
 
-// finish hands over what is left.
+// finish hands over the remaining rows.
 func (c *call) finish(ctx context.Context) {
 	c.mark(len(c.src.sinks))
 	c.handOver(ctx, c.records*len(c.src.sinks))
 }
 
-// handOver gives the rows before the marks to the buffer, as one portion; end is the place behind the last outcome that
-// they stand for. The rows behind the marks stay.
+// handOver gives the rows before the marks to the buffer, as one portion. The place after the last outcome that they
+// stand for is end. The rows after the marks stay.
 func (c *call) handOver(ctx context.Context, end int) {
 	sinks := c.src.sinks
 	rows := c.rows[:0]
@@ -393,7 +420,7 @@ func (c *call) dropSpare() {
 // isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.
 func (c *call) isRest() bool { return c.atomic && len(c.portions) > 0 }
 
-// open returns the source that a call is for, if it takes records now.
+// open returns the source that a call is for, if it accepts records now.
 func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 	if e.closed.Load() {
 		return nil, ErrClosed
@@ -411,7 +438,7 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 }
 
 // await returns when the portions are on disk, and notes in the results which of them failed. Its error is about the
-// whole call; nothing was stored then.
+// whole call. Nothing was stored then.
 func (src *source) await(ctx context.Context, portions []portion, results []Result) error {
 	begin := 0
 	for i := range portions {
@@ -430,7 +457,7 @@ func (src *source) await(ctx context.Context, portions []portion, results []Resu
 	return nil
 }
 
-// fail notes an error in the outcomes of a portion, except for those that had no row in it.
+// fail notes an error in the outcomes of a portion, except for the outcomes without a row in it.
 func (src *source) fail(results []Result, begin, end int, err error) {
 	status := Failed
 	if tooLarge := (*buffer.TooLargeError)(nil); errors.As(err, &tooLarge) {
@@ -447,7 +474,7 @@ func (src *source) fail(results []Result, begin, end int, err error) {
 	}
 }
 
-// own returns outcomes that may be changed: a copy of the shared ones.
+// own returns outcomes that may be changed, a copy of the shared ones.
 func (src *source) own(out []SinkResult) []SinkResult {
 	if &out[0] == &src.allStored[0] {
 		return slices.Clone(out)
@@ -462,7 +489,7 @@ func (src *source) countFailed(records int) {
 	}
 }
 
-// rejected counts a rejection by its reason, as reasonOf has it.
+// rejected counts a rejection by its reason, as kept.ReasonOf does.
 func (r *rejections) rejected(err error) {
 	if _, ok := errors.AsType[*RowTooLargeError](err); ok {
 		r.tooLarge.Add(1)

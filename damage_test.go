@@ -61,7 +61,7 @@ func TestDamagedFileOnRealDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := len(mem.Rows("in.c-web.users"))
-			list, err := e.Damaged(t.Context())
+			list, err := e.Buffer().Damaged(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

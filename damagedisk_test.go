@@ -72,7 +72,7 @@ func ingestRotten(ctx context.Context, e *forebay.Engine, from, to int, said fun
 
 const rottenRows = 95 // 40 imported, 40 in staging, 15 local
 
-// fillRotten leaves rows on each level: in tables, in staging, and in open slices.
+// fillRotten leaves rows on each level, in tables, in staging, and in open slices.
 func fillRotten(ctx context.Context, dir string, said func(id int)) (*forebay.Engine, error) {
 	e, err := forebay.Open(dir, rottenOptions())
 	if err != nil {
@@ -146,8 +146,8 @@ func rottenFolders(t *testing.T) (folders map[string]string, rows map[string]int
 	return folders, rows
 }
 
-// TestRandomDamageOnDisk damages random files of data directories on a real disk: the local level, and objects in staging. The engine
-// starts. Each acknowledged row is in its table once, as it was sent, or is reported: as damage, or as a file that waits with the error
+// TestRandomDamageOnDisk damages random files of data directories on a real disk, in the local level and in staging. The engine
+// starts. Each acknowledged row is in its table once, as it was sent, or is reported either as damage, or as a file that waits with the error
 // of its import. A row in an intact object in staging is in its table. FOREBAY_CASES=all damages 1,000 directories, and the log has the figures by
 // the kind of the damaged file.
 func TestRandomDamageOnDisk(t *testing.T) {
@@ -169,7 +169,7 @@ func TestRandomDamageOnDisk(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %s", i, from), func(t *testing.T) {
 			r := &rotten{t: t, dir: filepath.Join(t.TempDir(), "data"), rows: rows[from], noted: rows[from], damaged: map[string]bool{}}
 			if from == "idle" || from == "killed" {
-				r.noted = max(80, (rows[from]/20-1)*20) // an upload began behind them
+				r.noted = max(80, (rows[from]/20-1)*20) // an upload began after them
 			}
 			if err := disktest.Copy(folders[from], r.dir); err != nil {
 				t.Fatal(err)
@@ -190,7 +190,7 @@ type rotten struct {
 	t     *testing.T
 	dir   string
 	rows  int      // ids of acknowledged rows: 0, 1, …
-	what  []string // what was damaged
+	what  []string // the damaged parts
 	noted int      // ids of them that the note of the log's length covers
 	kinds []string // of the damaged files
 	// damaged are the paths of the damaged files.
@@ -200,7 +200,7 @@ type rotten struct {
 	format, staged, log, reach bool
 }
 
-// damage damages a file, and sometimes several: but not the log of a killed process together with reach, which alone says how long it was.
+// damage damages a file, and sometimes several, but not the log of a killed process together with reach, which alone says how long it was.
 func (r *rotten) damage(rng *rand.Rand) {
 	r.t.Helper()
 	part := "local"
@@ -273,7 +273,7 @@ func (r *rotten) check() {
 	if report, err := e.Verify(ctx); err != nil || !report.OK() && !r.staged {
 		t.Errorf("the ledger: %+v, %v", report, err)
 	}
-	list, err := e.Damaged(ctx)
+	list, err := e.Buffer().Damaged(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func (r *rotten) check() {
 	}
 }
 
-// drain flushes until nothing moves any more. A file that has lost all of its objects stays, and its import fails again and again.
+// drain flushes until nothing moves. A file that has lost all of its objects stays, and its import fails again and again.
 func (r *rotten) drain(ctx context.Context, e *forebay.Engine) {
 	r.t.Helper()
 	flushing, stop := context.WithCancel(ctx)
@@ -309,7 +309,7 @@ func (r *rotten) drain(ctx context.Context, e *forebay.Engine) {
 	}
 }
 
-// settled reports whether each row is in its table, or in a file whose import fails: more often than it takes to give objects up.
+// settled reports whether each row is in its table, or in a file whose import fails more often than it takes to give objects up.
 func settled(e *forebay.Engine) bool {
 	for _, s := range e.Stats().Sinks {
 		for _, f := range s.Files {
@@ -385,7 +385,7 @@ func (r *rotten) whole(s forebay.SinkStats, absent func(id int) bool) (rows int6
 		r.t.Fatal(err)
 	}
 	for _, path := range paths {
-		if r.damaged[path] || filepath.Base(filepath.Dir(path)) == parts.TempDir { // the killed process had not finished that upload: it is no object
+		if r.damaged[path] || filepath.Base(filepath.Dir(path)) == parts.TempDir { // the killed process had not finished that upload, so it is no object
 			continue
 		}
 		data, err := os.ReadFile(path)
@@ -422,7 +422,7 @@ type rottenFigures struct {
 	started  int64 // cases
 	reported int64 // cases with a report
 	lost     int64 // acknowledged rows that are in no table
-	wasted   int64 // of them: whole in staging
+	wasted   int64 // of them, whole in staging
 	doubled  int64 // rows
 	silent   int64 // lost rows without a report
 	stuck    int64 // cases

@@ -11,30 +11,33 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/tablecall"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/shadow"
 )
 
-// Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap:
-// a record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where the
+// Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap.
+// A record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where the
 // table, columns or settings of a sink have changed, rows that wait are imported at once.
 //
 // The table of a new or changed sink is created, or compared if it exists:
 //
 //   - A table that cannot take the rows of a new sink, or of one whose table or columns change, refuses the definition. The
-//     error joins, for each such sink, a [*driver.SchemaError] for different columns, or what the target has marked as
-//     [driver.Permanent]. No source or sink is changed. Tables that the call had created by then stay; to have them removed
-//     use [Engine.Apply] with a Creation, and [Engine.Uncreate].
-//   - What refuses the definition without the target, each a [*buffer.ChangeError], comes first: the error has nothing else then,
-//     and no table is touched.
-//   - A table that a sink gets with Table.Extend for the first time grows last, when nothing has refused the definition. Otherwise
-//     rows that wait for the table as it was would be held back until a definition of the sink with Extend is accepted. This remains
-//     if several tables grow for the first time and one of them is refused.
-//   - The table of a sink that had it with the same columns before refuses nothing. The problem is logged, rows of this sink
-//     wait in staging until the table is fixed, and the other sinks go on.
-//   - With Table.Extend, other columns that the table cannot follow refuse nothing if the sink had the table before: the columns
-//     that were accepted last go on.
-//   - A target that does not answer within 10 seconds refuses nothing either. It is logged, and the import creates the table
-//     later.
+//     error joins, for each such sink, a [*driver.SchemaError] for different columns, or the error that the target has
+//     marked as [driver.Permanent]. No source or sink is changed. Tables that the call had created by then stay. To remove
+//     them, use [Definition.Apply] with a Creation, and [Engine.Uncreate].
+//   - Problems that refuse the definition without the target, each a [*buffer.ChangeError], are found first. The error has
+//     nothing else then, and no table is touched.
+//   - The first Extend of a table runs only after all other checks have passed. Otherwise rows that wait for the table as it was
+//     would be held back until a definition of the sink with Extend is accepted. This remains if several tables grow for the first
+//     time and one of them is refused.
+//   - A sink whose table and columns did not change is never refused. The problem is logged, rows of this sink wait in
+//     staging until the table is fixed, and the other sinks continue.
+//   - With Table.Extend, other columns that the table cannot follow refuse nothing if the sink had the table before. The columns
+//     that were accepted last stay in use.
+//   - A target that does not respond within 10 seconds refuses nothing either. It is logged, and the import creates the
+//     table later.
 //
 // Definitions of one source wait for each other, and never for the target of another source. Other errors:
 // [*DefinitionError], [ErrTooManySources], [ErrClosed].
@@ -43,41 +46,32 @@ func (e *Engine) Define(ctx context.Context, def Source) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.Apply(ctx, compiled, ApplyOptions{})
+	_, err = compiled.Apply(ctx, ApplyOptions{})
 	return err
 }
 
-// ApplyOptions are the choices of [Engine.Apply]. The zero value is what [Engine.Define] does.
+// ApplyOptions are the choices of [Definition.Apply]. The zero value is what [Engine.Define] does.
 type ApplyOptions struct {
-	// Refuse reports whether a problem refuses the definition. Otherwise the sink goes on with the columns that were accepted last
-	// if TableProblem.Kept is set, or else is defined anyway, and its rows wait in staging until the table is fixed. Default: a
-	// problem refuses unless TableProblem.Known or Kept is set.
+	// Refuse reports whether a problem refuses the definition. Otherwise the sink continues with the columns that were accepted
+	// last if TableProblem.Kept is set, or else is defined anyway, and its rows wait in staging until the table is fixed. Default:
+	// a problem refuses unless TableProblem.Known or Kept is set.
 	Refuse func(TableProblem) bool
-	// Creation marks the tables that the call creates, if the target is a [driver.Uncreator]. [Engine.Uncreate] removes those
-	// that turn out to be unneeded. Store the mark durably before the call, so that a crash does not lose it. Default:
+	// Creation marks the tables that the call creates, if the target is a [driver.Uncreator]. [Engine.Uncreate] removes the
+	// tables that turn out to be unneeded. Store the mark durably before the call, so that a crash does not lose it. Default:
 	// tables are not marked.
 	Creation string
 }
 
 // TableProblem is a table that cannot take the rows of a sink as it is.
-type TableProblem struct {
-	// Source and Sink are ids, Table is the table's.
-	Source, Sink, Table string
-	// Known is set when the sink had this table with these columns before.
-	Known bool
-	// Kept is set when the columns that were accepted last for a table with Extend can go on in place of the new ones.
-	Kept bool
-	// Err is a [*driver.SchemaError], a [*buffer.ChangeError] or marked by [driver.Permanent].
-	Err error
-}
+type TableProblem = buffer.TableProblem
 
-// Apply is [Engine.Define] for a compiled definition. It returns the problems that did not refuse it, in the order of the
-// sinks.
-func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, error) {
-	if d == nil || d.engine != e {
-		return nil, errors.New("forebay: the definition was not compiled by this engine")
+// Apply is [Engine.Define] for the engine that has compiled the definition. It returns the problems that did not refuse it, in the order of the
+// sinks. It fails for a definition of the function [Compile].
+func (d *Definition) Apply(ctx context.Context, opts ApplyOptions) ([]TableProblem, error) {
+	e, id := d.engine, d.source.ID
+	if e == nil {
+		return nil, errors.New("forebay: the definition was compiled without an engine: use Engine.Compile")
 	}
-	id := d.source.ID
 	unlock, err := e.defining.Lock(ctx, id, "")
 	if err != nil {
 		return nil, err
@@ -103,7 +97,7 @@ func (e *Engine) Apply(ctx context.Context, d *Definition, opts ApplyOptions) ([
 		return nil, err
 	}
 	e.sources.put(id, next)
-	e.endShadows(old, next)
+	endShadows(old, next)
 	return problems, e.endSinks(ctx, old, next)
 }
 
@@ -122,7 +116,7 @@ func (e *Engine) admits(sourceID string) error {
 // source. The caller has e.define.
 func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSink) (*source, error) {
 	def := d.source
-	next := &source{def: def, compiled: d, secrets: newSecrets(def), kept: keptPartsOf(&def, d.sinks), dropped: load[atomic.Int64](&e.dropped, def.ID)}
+	next := &source{def: def, compiled: d, secrets: newSecrets(def), redactor: d.redactor(), dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range d.sinks {
 		c := &d.sinks[i]
 		if c.Disabled {
@@ -144,8 +138,8 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		next.add(&sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
-			refused: refused != "", keeps: c.OnReject == Quarantine, name: nameOf(&c.Sink),
-			columns: c.Table.Columns, target: c.Table.Target, shadow: load[atomic.Pointer[Shadow]](&e.slots, id),
+			refused: refused != "", keeps: c.OnReject == Quarantine, name: c.name(),
+			columns: c.Table.Columns, target: c.Table.Target, shadow: load[shadow.Slot](&e.slots, id),
 		})
 	}
 	if def.Archive != nil {
@@ -157,6 +151,15 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 	}
 	next.makeViews()
 	return next, nil
+}
+
+// redactor returns the redactor of the source.
+func (d *Definition) redactor() *kept.Redactor {
+	mappers := make([]*mapping.Mapper, len(d.sinks))
+	for i := range d.sinks {
+		mappers[i] = d.sinks[i].mapper
+	}
+	return kept.NewRedactor([]string{d.source.Secret, d.source.OldSecret}, d.source.KeepHeaders, mappers...)
 }
 
 // add adds an enabled sink.
@@ -171,7 +174,7 @@ func (src *source) add(s *sink) {
 }
 
 // renames describes the columns of a table with Extend that differ from accepted ones in their name alone. Nothing else follows from
-// it: values are never moved from one column to another.
+// it. Values are never moved from one column to another.
 func (e *Engine) renames(id string, t Table) (renames []string) {
 	var before mapping.Columns
 	if table, _ := e.buf.TableOf(id); table.ID != t.ID || table.Target != t.Target || !t.Extend || json.Unmarshal(e.buf.Mapping(id), &before) != nil {
@@ -205,15 +208,15 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 		Import:   c.settings.imports,
 		AckLocal: c.AckLocal,
 	}
-	cfg.Label = nameOf(&c.Sink).label()
+	cfg.Label = c.name().Label()
 	if c.OnReject == Quarantine {
 		cfg.Quarantine = &c.Quarantine
 	}
 	return cfg
 }
 
-// mappingText is what the buffer keeps of the columns of a table with Extend, so that they can go on after a restart whose
-// definition is refused.
+// mappingText is the form in which the buffer keeps the columns of a table with Extend, so that they stay in use after a
+// restart whose definition is refused.
 func mappingText(t Table) []byte {
 	if !t.Extend {
 		return nil
@@ -225,13 +228,13 @@ func mappingText(t Table) []byte {
 	return text
 }
 
-// keptSink is a sink that goes on with the columns that were accepted last.
+// keptSink is a sink that continues with the columns that were accepted last.
 type keptSink struct {
 	compiledSink
 	refused error
 }
 
-// lastAccepted returns a sink with the columns that were accepted last; false if there are none for this table.
+// lastAccepted returns a sink with the columns that were accepted last, or false if there are none for this table.
 func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bool) {
 	id := bufferID(sourceID, c.ID)
 	table, known := e.buf.TableOf(id)
@@ -242,7 +245,7 @@ func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bo
 	if err := json.Unmarshal(e.buf.Mapping(id), &columns); err != nil {
 		return c, false
 	}
-	mapper, err := e.mappers.get(id, table.Target, columns)
+	mapper, err := e.mappers.Get(id, table.Target, columns)
 	if err != nil || !slices.Equal(mapper.Columns(), table.Columns) {
 		return c, false
 	}
@@ -250,10 +253,10 @@ func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bo
 	return c, true
 }
 
-// Accepts returns the problems of a definition that are known without asking the target: changes that a table with Extend cannot
-// follow. [Engine.Apply] may meet others. It changes nothing, and looks at disabled sinks too.
-func (e *Engine) Accepts(d *Definition) []TableProblem {
-	if d == nil {
+// Problems returns the problems that the engine knows without asking the target. They are changes that a table with Extend cannot
+// follow. [Definition.Apply] may meet others. It changes nothing, and looks at disabled sinks too. A definition of the function [Compile] has none.
+func (d *Definition) Problems() []TableProblem {
+	if d.engine == nil {
 		return nil
 	}
 	var problems []TableProblem
@@ -262,50 +265,47 @@ func (e *Engine) Accepts(d *Definition) []TableProblem {
 		if !c.Table.Extend {
 			continue
 		}
-		if err := e.accepts(bufferConfig(d.source.ID, c)); err != nil {
+		if err := d.engine.accepts(bufferConfig(d.source.ID, c)); err != nil {
 			problems = append(problems, TableProblem{Source: d.source.ID, Sink: c.ID, Table: c.Table.ID, Err: err})
 		}
 	}
 	return problems
 }
 
-// accepts is Accepts for a sink with Table.Extend.
+// accepts is [Definition.Problems] for a sink with Table.Extend.
 func (e *Engine) accepts(cfg buffer.SinkConfig) error {
-	if _, ok := e.opts.targetNamed(cfg.Table.Target).(driver.Extender); !ok {
+	if _, ok := e.opts.TargetNamed(cfg.Table.Target).(driver.Extender); !ok {
 		return driver.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
 	}
 	return e.buf.Accepts(cfg)
 }
 
-// CanUncreate reports whether Options.Target is a [driver.Uncreator], so that [Engine.Uncreate] can remove its tables. Tables of Options.Targets get
-// no mark.
-func (e *Engine) CanUncreate() bool {
-	_, ok := e.opts.Target.(driver.Uncreator)
-	return ok
-}
-
-// Uncreate removes tables that [Engine.Apply] has created with this mark and whose definition was not kept. Tables that have
-// rows or another mark stay. It fails for tables of a defined sink, and for tables that the target could not check; it may be
-// repeated. The caller makes sure that no definition begins to use the tables meanwhile and that no rows wait for them. The
-// error is [errors.ErrUnsupported] when the target is not a [driver.Uncreator].
-func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...string) error {
-	target, ok := e.opts.Target.(driver.Uncreator)
-	if !ok {
-		return fmt.Errorf("remove tables: %w by the target", errors.ErrUnsupported)
-	}
+// Uncreate removes tables that [Definition.Apply] has created with this mark and whose definition was not kept. Of the tables only ID and Target count. A table
+// stays if it has rows or another mark, or if its target is missing or is no [driver.Uncreator]. It fails for tables of a defined sink, and for tables
+// that the target could not check. It may be repeated. The caller makes sure that no definition begins to use the tables meanwhile and that no rows
+// wait for them.
+func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...Table) error {
+	tables = slices.DeleteFunc(slices.Clone(tables), func(t Table) bool {
+		_, ok := e.opts.TargetNamed(t.Target).(driver.Uncreator)
+		return !ok
+	})
 	for src := range e.sources.all() {
 		for _, s := range src.def.Sinks {
-			if !s.Disabled && s.Table.Target == "" && slices.Contains(tables, s.Table.ID) {
+			uses := func(t Table) bool { return t.ID == s.Table.ID && t.Target == s.Table.Target }
+			if !s.Disabled && slices.ContainsFunc(tables, uses) {
 				return fmt.Errorf("remove table %q: sink %q uses it", s.Table.ID, bufferID(src.def.ID, s.ID))
 			}
 		}
 	}
 	problems := make([]error, len(tables))
-	callTables(ctx, len(tables), func(ctx context.Context, i int) error {
-		return e.buf.Alone(ctx, driver.Table{ID: tables[i]}, func(ctx context.Context) error { return target.Uncreate(ctx, tables[i], creation) })
+	tablecall.All(ctx, len(tables), func(ctx context.Context, i int) error {
+		t := tables[i]
+		return e.buf.Alone(ctx, driver.Table{ID: t.ID, Target: t.Target}, func(ctx context.Context) error {
+			return e.opts.TargetNamed(t.Target).(driver.Uncreator).Uncreate(ctx, t.ID, creation)
+		})
 	}, func(i int, err error) {
 		if err != nil {
-			problems[i] = fmt.Errorf("remove table %q: %w", tables[i], err)
+			problems[i] = fmt.Errorf("remove table %q: %w", tables[i].ID, err)
 		}
 	})
 	return errors.Join(problems...)

@@ -130,7 +130,7 @@ type refusing struct {
 
 func (r refusing) Ensure(context.Context, driver.Table) error { return r.err }
 
-// A restart finds tables that do not match any more: ingestion goes on, the rows wait in staging.
+// A restart finds tables that no longer match. Ingestion continues, and the rows wait in staging.
 func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 	fs := vfs.NewMem()
 	share := func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }
@@ -173,7 +173,7 @@ func TestRemovedSourceDrains(t *testing.T) {
 	}
 }
 
-// Definitions change under load: every accepted record is in exactly one table of its sink, mapped for its columns.
+// Definitions change under load. Every accepted record is in exactly one table of its sink, mapped for its columns.
 func TestRedefinitionUnderLoad(t *testing.T) {
 	e, mem := openMemory(t)
 	define := func(version int) {
@@ -291,7 +291,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// Ids are part of paths, keys and pages: what a stranger would like to put there is refused, for a source as for a sink.
+// Ids are part of paths, keys and pages. Ids that a stranger might use to attack them are refused, for a source as for a sink.
 func TestIDsOfStrangersAreRefused(t *testing.T) {
 	table := forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("b")}}
 	for _, id := range []string{
@@ -325,6 +325,19 @@ func TestMaxSources(t *testing.T) {
 	for _, n := range []int{-1, 100_001} {
 		if err := (forebay.Options{MaxSources: n}).Validate(); err == nil {
 			t.Errorf("Validate with MaxSources %d = nil, want an error", n)
+		}
+	}
+}
+
+// KeepHeaders refuses texts that are no names, and names whose values are never kept.
+func TestKeepHeadersAreChecked(t *testing.T) {
+	for name, problem := range map[string]string{
+		"X-Shop-Id": "", "*": "", "": "is not the name", "X Shop": "is not the name", "X-Shop:": "is not the name", "X-\xff": "is not the name",
+		"authorization": "sounds like a secret", "X-Api-Key": "sounds like a secret",
+	} {
+		_, err := forebay.Compile(forebay.Source{ID: "web", KeepHeaders: []string{name}}, forebay.Options{})
+		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
+			t.Errorf("%q: %v, want %q", name, err, problem)
 		}
 	}
 }

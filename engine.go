@@ -14,15 +14,18 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/mappers"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/replay"
+	"github.com/forebay/forebay/shadow"
 	"github.com/forebay/forebay/trigger"
 )
 
-// Engine takes records for its sources and moves their rows to the tables of the sinks. It is safe for concurrent use.
+// Engine accepts records for its sources and moves their rows to the tables of the sinks. It is safe for concurrent use.
 type Engine struct {
 	opts Options
 	log  *slog.Logger
@@ -35,33 +38,36 @@ type Engine struct {
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
 	sources *sourceMap
-	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source: the records that no enabled
+	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source for the records that no enabled
 	// sink took. Both outlive definitions.
 	counts, dropped sync.Map
 	// Lock order: defining before define. Ingest takes neither.
 	//
 	// defining locks a source while its definition changes. It is held during calls of the target.
 	defining keylock.Locks
-	// define is a lock with room for one: the call that changes or forgets definitions. It may be held during I/O of the
+	// define is a lock with room for one, the call that changes or forgets definitions. It may be held during I/O of the
 	// local disk, never during a call of a driver.
 	define  chan struct{}
 	closed  atomic.Bool
-	mappers mapperCache
-	shadows shadows
-	// runs has the runs of Replay that are going on, by name of the sink in the buffer and of the run.
-	runs sync.Map
-	// slots has *atomic.Pointer[Shadow] by name of the sink in the buffer: its shadow, if it has one.
+	mappers *mappers.Cache
+	shadows shadow.Group
+	replays *replay.Replays
+	// erase is a lock with room for one, the call of Erase that runs. erasing counts the calls that change something.
+	erase   chan struct{}
+	erasing atomic.Int32
+	dir     string
+	// slots has *shadow.Slot by name of the sink in the buffer.
 	slots sync.Map
 }
 
 // source is an immutable, compiled definition.
 type source struct {
 	def Source
-	// compiled keeps the mappers of all sinks alive, also of disabled ones, for the next definition.
+	// compiled keeps the mappers of all sinks alive, including disabled sinks, for the next definition.
 	compiled *Definition
 	secrets  secrets
-	kept     *keptParts // of its records, in quarantines and in the archive
-	sinks    []*sink    // the enabled ones, in the order of the definition
+	redactor *kept.Redactor // of records in quarantines and in the archive
+	sinks    []*sink        // the enabled ones, in the order of the definition
 	// wait is set when the acknowledgement of at least one sink means "on disk".
 	wait bool
 	// allStored are the outcomes of a record that every sink takes.
@@ -78,36 +84,43 @@ type sink struct {
 	handle *buffer.SinkHandle
 	sync   SyncMode
 	count  *rejections
-	reject func(error) // of [Options.Hooks]; nil: none
+	reject func(error) // of [Options.Hooks], or nil if there is none
 	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
 	refused bool
 	// keeps is set with a quarantine. name names the definition.
 	keeps bool
-	name  definitionName
-	// columns made the mapper. shadow is the slot of the sink over all its definitions.
+	name  kept.DefinitionName
+	// columns made the mapper. shadow stays the same over all definitions of the sink.
 	columns mapping.Columns
 	target  string // the name of the target of the table
-	shadow  *atomic.Pointer[Shadow]
+	shadow  *shadow.Slot
 	// archive is set for the sink that keeps raw records. It has no mapper.
 	archive bool
 }
 
-// reasons is the size of an array indexed by mapping.Reason.
-const reasons = int(mapping.TooDeep) + 1
-
-// rejections counts what a sink did not take since Open, by reason. It outlives definitions.
+// rejections counts the records that a sink did not take since Open, by reason. It outlives definitions.
 type rejections struct {
-	byReason [reasons]atomic.Int64
+	byReason [kept.Reasons]atomic.Int64
 	tooLarge atomic.Int64
 	failed   atomic.Int64
 }
 
-// Version returns the version of Forebay that the program was built with: a tag, a pseudo-version that ends with the commit, or "devel"
+// sink returns the enabled sink with an id, or nil if there is none. The archive is no such sink.
+func (src *source) sink(id string) *sink {
+	for _, s := range src.sinks {
+		if s.id == id && !s.archive {
+			return s
+		}
+	}
+	return nil
+}
+
+// Version returns the version of Forebay that the program was built with. It is a tag, a pseudo-version that ends with the commit, or "devel"
 // and, if the program has it, the commit.
 func Version() string { return buildversion.String() }
 
-// Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there go
-// on to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.
+// Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there
+// move to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.
 func Open(dir string, opts Options) (*Engine, error) {
 	if err := localdisk.Named(dir); err != nil {
 		return nil, fmt.Errorf("forebay: open: %w", err)
@@ -128,11 +141,12 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		define: make(chan struct{}, 1), opts: opts, log: opts.Logger, buf: buf,
+		define: make(chan struct{}, 1), erase: make(chan struct{}, 1), dir: dir, opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
 		room: newMapRoom(opts.Buffer), sources: newSourceMap(), tracing: traces,
+		mappers: mappers.New(sharedMapping(opts)),
 	}
-	e.mappers.options = sharedMapping(opts)
+	e.replays = replay.New(buf, opts.Archive)
 	if e.observation, err = e.observe(); err != nil {
 		return nil, errors.Join(err, buf.Close())
 	}
@@ -183,8 +197,8 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	return errors.Join(problems...)
 }
 
-// Remove removes a source. It takes no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. A new
-// source with the same id does not know the keys of the removed source.
+// Remove removes a source. It accepts no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. A
+// new source with the same id does not know the keys of the removed source.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	unlock, err := e.defining.Lock(ctx, sourceID, "")
 	if err != nil {
@@ -200,7 +214,7 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 		return unknownSource(sourceID)
 	}
 	e.sources.put(sourceID, nil)
-	e.endShadows(old, nil)
+	endShadows(old, nil)
 	problems := []error{e.endSinks(ctx, old, nil)}
 	for _, s := range old.sinks {
 		problems = append(problems, e.buf.EndKeys(ctx, s.handle.ID()))
@@ -208,16 +222,15 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	return errors.Join(problems...)
 }
 
-// Target returns the target of the engine, for what it can do beyond [driver.Target], such as [driver.Querier]. The engine alone imports.
-func (e *Engine) Target() driver.Target { return e.opts.Target }
+// Options returns the options with which the engine was opened, with their defaults. The caller must not modify the map Targets.
+func (e *Engine) Options() Options { return e.opts }
 
-// TargetOf returns the target of a table, or nil if the engine has no target with this name.
-func (e *Engine) TargetOf(t Table) driver.Target { return e.opts.targetNamed(t.Target) }
+// Buffer returns the local level, for work on stored rows that needs no definition: damage, slices, free space of the volume, and moves of
+// files and rejected records to another engine. It names a sink "source/sink". The engine alone defines, drops and forgets sinks, appends
+// rows, and closes the buffer.
+func (e *Engine) Buffer() *buffer.Buffer { return e.buf }
 
-// MaxSources returns how many sources the engine may have.
-func (e *Engine) MaxSources() int { return e.opts.MaxSources }
-
-// Source returns the definition of a source; false when there is none. The caller must not modify its slices.
+// Source returns the definition of a source, or false when there is none. The caller must not modify its slices.
 func (e *Engine) Source(id string) (Source, bool) {
 	src := e.sources.get(id)
 	if src == nil {
@@ -236,9 +249,9 @@ func (e *Engine) Sources() []Source {
 	return list
 }
 
-// Flush returns nil when all rows that the named sinks had accepted before the call are in their tables; without names, all
-// sinks of the source. It waits for the end of an outage, so give ctx a deadline. When ctx ends, or before that when somebody
-// must fix the cause of a failure, the error is or wraps a [*buffer.HeldError] that says what waits and why.
+// Flush returns nil when all rows that the named sinks had accepted before the call are in their tables. Without names, it covers all
+// sinks of the source. It waits for the end of an outage, so give ctx a deadline. When ctx ends, or before that when an
+// operator must fix the cause of a failure, the error is or wraps a [*buffer.HeldError] that says which file waits and why.
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
 	src := e.sources.get(sourceID)
 	if src == nil {
@@ -263,9 +276,9 @@ func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) 
 	return e.flush(ctx, ids)
 }
 
-// FlushAll is Flush for every sink that has rows, also for sinks that are not defined any more. So it drains an engine that takes no
-// records, such as one from [Restore] without definitions: when FlushAll has returned nil, and no sink of Stats has Slices any more,
-// all rows are in their tables and nothing of them is left in staging.
+// FlushAll is Flush for every sink that has rows, including sinks that are no longer defined. So it drains an engine that accepts no
+// records, such as one from [Restore] without definitions. When FlushAll has returned nil, and no sink of Stats has Slices left, all
+// rows are in their tables and nothing of them is left in staging.
 func (e *Engine) FlushAll(ctx context.Context) error {
 	var ids []string
 	for _, s := range e.buf.Stats().Sinks {
@@ -294,15 +307,15 @@ func (e *Engine) flush(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// Verify recounts the stored rows of every sink and compares them with the counters; see [buffer.Buffer.Verify].
+// Verify recounts the stored rows of every sink and compares them with the counters. See [buffer.Buffer.Verify].
 func (e *Engine) Verify(ctx context.Context) (buffer.Report, error) { return e.buf.Verify(ctx) }
 
 // Close stops the intake, writes all accepted rows to disk, also rows of SyncUnsafe sinks, and closes the data directory.
-// Rows that are not in their table yet go on at the next Open; call FlushAll before Close to wait for them. Close may be
-// called twice.
+// Rows that are not in their table yet continue at the next Open. Call FlushAll before Close to wait for them. Close may
+// be called twice.
 func (e *Engine) Close() error {
 	e.closed.Store(true)
-	e.shadows.close()
+	e.shadows.Close()
 	if e.observation != nil {
 		_ = e.observation.Unregister() // nothing depends on it
 	}

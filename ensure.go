@@ -7,27 +7,14 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/tablecall"
 )
 
-const (
-	// ensureTimeout bounds a call of the target during a definition. Once it has passed and a call has failed with an error
-	// that may go away, no further call of this target begins: a target that is down costs this time once, for any number of sinks.
-	ensureTimeout = 10 * time.Second
-	// ensureGrace is how long a call may take to notice the end of its context. Then it is abandoned.
-	ensureGrace = time.Second
-	// ensureCalls is how many tables of one definition are checked concurrently in each target.
-	ensureCalls = 16
-)
-
-// errNotChecked is the outcome of the calls that were not made.
-var errNotChecked = errors.New("the target does not answer, the table was not checked")
-
-// The tables of a definition are looked at in this order. When a problem refuses the definition, no later step is taken: a table
+// The tables of a definition are looked at in this order. When a problem refuses the definition, no later step is taken, because a table
 // that has grown would hold back the rows that wait for it without Extend.
 const (
 	ensureKnown  = iota // the problem is known without the target
@@ -48,7 +35,7 @@ type tableCheck struct {
 }
 
 // ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the
-// definition, and the sinks that go on with the columns accepted last; the error joins the problems that refuse it.
+// definition, and the sinks that continue with the columns accepted last. The error joins the problems that refuse it.
 func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, map[string]keptSink, error) {
 	var all []*tableCheck
 	for i := range d.sinks {
@@ -68,8 +55,8 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 			checks = append(checks, c)
 			switch target := c.cfg.Table.Target; {
 			case step == ensureKnown:
-			case down[target] && time.Since(begun) >= ensureTimeout:
-				c.err = errNotChecked
+			case down[target] && time.Since(begun) >= tablecall.Timeout:
+				c.err = tablecall.ErrNotChecked
 			default:
 				asked[target] = append(asked[target], c)
 			}
@@ -101,7 +88,7 @@ func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOpti
 	return problems, kept, nil
 }
 
-// tableCheck finds what is known of a sink without the target.
+// tableCheck collects the facts about a sink that are known without the target.
 func (e *Engine) tableCheck(cfg buffer.SinkConfig, sink *compiledSink) *tableCheck {
 	c := &tableCheck{cfg: cfg, sink: sink, step: ensureTable}
 	if !cfg.Table.Extend {
@@ -117,12 +104,10 @@ func (e *Engine) tableCheck(cfg buffer.SinkConfig, sink *compiledSink) *tableChe
 
 // callEnsure asks a target for its tables.
 func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation string) {
-	callTables(ctx, len(checks), func(ctx context.Context, i int) error {
+	tablecall.All(ctx, len(checks), func(ctx context.Context, i int) error {
 		table := checks[i].cfg.Table
-		target := e.opts.targetNamed(table.Target)
-		if table.Target == "" {
-			table.Creation = creation // Uncreate asks this target alone
-		}
+		target := e.opts.TargetNamed(table.Target)
+		table.Creation = creation
 		return e.buf.Alone(ctx, table, func(ctx context.Context) error {
 			if table.Extend {
 				return driver.HintUnreachable(target.(driver.Extender).Extend(ctx, table))
@@ -132,7 +117,7 @@ func (e *Engine) callEnsure(ctx context.Context, checks []*tableCheck, creation 
 	}, func(i int, err error) { checks[i].err = err })
 }
 
-// judge finds what becomes of the sinks that have an error. It joins those that refuse the definition.
+// judge decides about the sinks that have an error. It joins the errors that refuse the definition.
 func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableCheck, refuse func(TableProblem) bool) error {
 	if refuse == nil {
 		refuse = func(p TableProblem) bool { return !p.Known && !p.Kept }
@@ -177,7 +162,7 @@ func (e *Engine) judge(ctx context.Context, sourceID string, checks []*tableChec
 	return errors.Join(refused...)
 }
 
-// uncheckedTables are the tables of a definition that the target did not check. One warning names all of them: a target that is down,
+// uncheckedTables are the tables of a definition that the target did not check. One warning names all of them, because a target that is down,
 // or refuses the login, fails every call in the same way.
 type uncheckedTables struct {
 	sinks, tables []string
@@ -186,7 +171,7 @@ type uncheckedTables struct {
 
 func (u *uncheckedTables) add(sink, table string, err error) {
 	u.sinks, u.tables = append(u.sinks, sink), append(u.tables, table)
-	if u.first == nil || errors.Is(u.first, errNotChecked) {
+	if u.first == nil || errors.Is(u.first, tablecall.ErrNotChecked) {
 		u.first = err
 	}
 }
@@ -194,60 +179,5 @@ func (u *uncheckedTables) add(sink, table string, err error) {
 func (u *uncheckedTables) log(logger *slog.Logger) {
 	if u.first != nil {
 		logger.Warn("tables not checked", "sinks", u.sinks, "tables", u.tables, "cause", u.first, "next", "check the target; imports create the tables")
-	}
-}
-
-// callTables makes n calls of a target, up to ensureCalls concurrently, and gives the outcome of each to done, which may run
-// concurrently. Calls that were not made because the target is down have errNotChecked.
-func callTables(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
-	var next atomic.Int64
-	var failed atomic.Bool // a call that may succeed later has failed
-	begun := time.Now()
-	var workers sync.WaitGroup
-	for range min(ensureCalls, n) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				var err error
-				switch {
-				case ctx.Err() != nil:
-					err = context.Cause(ctx)
-				case failed.Load() && time.Since(begun) >= ensureTimeout:
-					err = errNotChecked
-				default:
-					err = callTable(ctx, func(ctx context.Context) error { return call(ctx, i) })
-				}
-				if err != nil && !driver.IsPermanent(err) {
-					failed.Store(true)
-				}
-				done(i, err)
-			}
-		})
-	}
-	workers.Wait()
-}
-
-// callTable makes one call within ensureTimeout. A call that ignores its context is abandoned, and one that panics has failed.
-func callTable(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
-	result := make(chan error, 1)
-	go func() {
-		defer cancel()
-		defer func() {
-			if r := recover(); r != nil {
-				result <- fmt.Errorf("the target panicked: %.1000v", r)
-			}
-		}()
-		result <- call(ctx)
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-result:
-		return err
-	case <-time.After(ensureGrace):
-		return fmt.Errorf("the target does not end its call: %w", context.Cause(ctx))
 	}
 }

@@ -47,7 +47,7 @@ func (e *exclusive) Uncreate(ctx context.Context, table, creation string) error 
 	return e.Memory.Uncreate(ctx, table, creation)
 }
 
-// A definition makes its tables under a lease. While another process has that for long, it goes on without them.
+// A definition makes its tables under a lease. While another process holds it for long, the definition continues without them.
 func TestDefineUnderALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := &exclusive{Memory: buffertest.NewMemory(), leases: buffertest.NewLeases()}
@@ -74,7 +74,7 @@ func TestDefineUnderALease(t *testing.T) {
 		}
 		mustDefine(t, e, source("x", false))
 		mustDefine(t, e, source("y", true))
-		if err := e.Uncreate(t.Context(), "mark", "z"); err != nil {
+		if err := e.Uncreate(t.Context(), "mark", forebay.Table{ID: "z"}); err != nil {
 			t.Error(err)
 		}
 		if n := calls(); n != 3 {

@@ -1,18 +1,10 @@
 package forebay
 
 // Compilations is how often mappings were compiled.
-func (e *Engine) Compilations() int64 {
-	e.mappers.mu.Lock()
-	defer e.mappers.mu.Unlock()
-	return e.mappers.compiled
-}
+func (e *Engine) Compilations() int64 { return e.mappers.Compiled() }
 
 // KeptMappers is how many mappers the cache keeps alive.
-func (e *Engine) KeptMappers() int {
-	e.mappers.mu.Lock()
-	defer e.mappers.mu.Unlock()
-	return len(e.mappers.kept)
-}
+func (e *Engine) KeptMappers() int { return e.mappers.Kept() }
 
 // TracedSinks is how many sinks have calls that spans of uploads and imports can be linked to.
 func (e *Engine) TracedSinks() (n int) {

@@ -138,7 +138,7 @@ func TestWaitingRowsReachATableThatBeginsToGrow(t *testing.T) {
 	}
 }
 
-// A deployment whose definition the table cannot follow goes on with the columns that were accepted last, also after a restart.
+// A deployment whose definition the table cannot follow continues with the columns that were accepted last, even after a restart.
 func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))
@@ -165,13 +165,13 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		problems, err := e.Apply(t.Context(), compiled, forebay.ApplyOptions{})
+		problems, err := compiled.Apply(t.Context(), forebay.ApplyOptions{})
 		var change *buffer.ChangeError
 		if err != nil || len(problems) != 1 || !problems[0].Kept || !errors.As(problems[0].Err, &change) || change.Kept.Type != datatype.Int64 {
 			t.Errorf("restart %d: problems %+v, %v", restart, problems, err)
 		}
 		strict := forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return true }}
-		if _, err := e.Apply(t.Context(), compiled, strict); !errors.As(err, &change) {
+		if _, err := compiled.Apply(t.Context(), strict); !errors.As(err, &change) {
 			t.Errorf("restart %d: a strict change gives %v", restart, err)
 		}
 		if err := e.FlushAll(t.Context()); err != nil {
@@ -193,8 +193,8 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 	}
 }
 
-// Somebody drops a table that grows. It comes back with the present columns. Another type of a column is still refused, until the
-// counters of the removed sink are forgotten: rows of the former type could still wait.
+// An operator drops a table that grows. It is created again with the present columns. Another type of a column is still refused,
+// until the counters of the removed sink are forgotten, because rows of the former type could still wait.
 func TestDroppedTableComesBack(t *testing.T) {
 	tables := dir.Tables(t.TempDir())
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables})
@@ -321,7 +321,7 @@ func TestRenamedColumn(t *testing.T) {
 	}
 }
 
-// Somebody has widened a column of the table: rows of the narrower type arrive, and the definition may follow. It cannot go back.
+// An operator has widened a column of the table. Rows of the narrower type arrive, and the definition may follow. It cannot go back.
 func TestColumnWidenedByHand(t *testing.T) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))

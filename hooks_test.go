@@ -3,9 +3,12 @@ package forebay_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay"
@@ -110,4 +113,38 @@ func TestHooksThatAreNone(t *testing.T) {
 	if err := (forebay.Options{Hooks: new(onlyCommits)}).Validate(); err != nil {
 		t.Errorf("got %v for a value with one hook, want none", err)
 	}
+}
+
+// imported counts rows for a program that has its own metrics. It implements two of the hooks.
+type imported struct{ rows, rejected atomic.Int64 }
+
+func (i *imported) OnDeliver(e forebay.DeliverEvent) { i.rows.Add(e.Rows) }
+func (i *imported) OnReject(forebay.RejectEvent)     { i.rejected.Add(1) }
+
+// One value implements the hooks that the program needs.
+func ExampleOptions_hooks() {
+	dir, err := os.MkdirTemp("", "forebay")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	counts := new(imported)
+	e, err := forebay.Open(dir, forebay.Options{Hooks: counts})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	columns := mapping.Columns{mapping.Path("n", "n", mapping.DataType(datatype.Int64), mapping.Required())}
+	if err := e.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "numbers", Table: forebay.Table{ID: "numbers", Columns: columns}}}}); err != nil {
+		panic(err)
+	}
+	for _, body := range []string{`{"n":1}`, `{"n":"one"}`, `{"n":3}`} {
+		_, _ = e.Ingest(ctx, "web", mapping.JSON([]byte(body))) // the second is rejected
+	}
+	if err := errors.Join(e.FlushAll(ctx), e.Close()); err != nil {
+		panic(err)
+	}
+	fmt.Println(counts.rows.Load(), "imported,", counts.rejected.Load(), "rejected")
+
+	// Output: 2 imported, 1 rejected
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Intake takes records for its [Engine], as the methods of the engine do. The calls of [Engine.WaitForRoom] wait for room
-// where the methods of the engine fail with a [*buffer.OverloadError]: for memory, for the disk, and for the share of every sink
-// of the source. A program that reads a file, a pipe or a queue then goes as fast as its rows reach the tables, without a
-// retry loop. It is safe for concurrent use.
+// Intake accepts records for its [Engine], as the methods of the engine do. The calls of [Engine.WaitForRoom] wait for room
+// where the methods of the engine fail with a [*buffer.OverloadError]. Room is needed in memory, on disk, and in the share of every sink
+// of the source. A program that reads a file, a pipe or a queue then goes as fast as its rows reach the tables, without a retry
+// loop. It is safe for concurrent use.
 //
-// Callers get room in the order in which they came. A call waits until there is room or its context ends. Then nothing of
-// it was stored, unless it is so large that it goes in portions; its error wraps the cause of the context and the
-// OverloadError. A sink whose table is broken fills its share and holds up all calls for its source: give ctx a deadline,
-// or disable the sink. While it waits, a call keeps its mapped rows in memory, up to a portion of 1 MiB.
+// Callers get room in order of arrival. A call waits until there is room or its context ends. Then nothing of it was
+// stored, unless it is so large that it goes in portions. Its error wraps the cause of the context and the OverloadError.
+// A sink whose table is broken fills its share and holds up all calls for its source, so give ctx a deadline, or disable the
+// sink. While it waits, a call keeps its mapped rows in memory, up to a portion of 1 MiB.
 //
-// A server that answers requests should use the engine and pass its refusal on.
+// A server that handles requests should use the engine and pass its refusal on.
 type Intake struct {
 	engine  *Engine
 	patient bool // calls wait for room
@@ -31,14 +31,14 @@ type Intake struct {
 func (e *Engine) WaitForRoom() Intake { return Intake{engine: e, patient: true} }
 
 // Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
-// disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink; sinks do not affect each other.
+// disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink. Sinks do not affect each other.
 //
 // The error is nil when every sink kept the record. Otherwise it joins one [*SinkError] for each sink that did not. With
 // [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] and the error of a ctx that had ended before, the result is empty and nothing
-// was stored. When ctx ends during the wait the error of the sinks is a [*buffer.UnknownError]: a retry may store the record twice. A source
-// without an enabled sink drops the record: the result says so, there is no error, and [Stats] counts it.
+// was stored. When ctx ends during the wait the error of the sinks is a [*buffer.UnknownError]. A retry may store the record twice. A source
+// without an enabled sink drops the record. The result says so, there is no error, and [Stats] counts it.
 //
-// The record is not kept: the caller may reuse it and its body when Ingest returns. The caller must not modify the
+// The record is not kept, so the caller may reuse it and its body when Ingest returns. The caller must not modify the
 // result, which may be shared by all records that every sink kept.
 func (e *Engine) Ingest(ctx context.Context, sourceID string, rec *mapping.Record) (Result, error) {
 	return Intake{engine: e}.Ingest(ctx, sourceID, rec)
@@ -62,17 +62,17 @@ func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	return res, err
 }
 
-// Submit is Ingest without the wait: it maps the record, takes its rows into memory and returns. [Pending.Wait] then gives
+// Submit is Ingest without the wait. It maps the record, takes its rows into memory and returns. [Pending.Wait] then gives
 // what Ingest returns. The record may be reused as soon as Submit returns.
 //
-// It is for callers that have many records under way at once, such as a consumer of a queue. One goroutine submits a few
+// It is for callers that have many records in progress at once, such as a consumer of a queue. One goroutine submits a few
 // hundred and waits for them in turn. Ingest needs as many goroutines, and putting those to sleep and waking them costs as
 // much as everything else. Rows reach the disk in the order in which a goroutine has submitted them. They are there within
-// about Options.Buffer.SyncInterval even when nobody waits; until then a record that nobody waits for is as unsafe as one
-// of a SyncUnsafe sink. What is under way is bounded as for Ingest.
+// about Options.Buffer.SyncInterval even when no caller waits. Until then such a record is as unsafe as one of a
+// SyncUnsafe sink. Records in progress are bounded as for Ingest.
 //
-// The error is about the whole call, and nothing was stored: [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] or that
-// of a ctx that had ended before. Errors of single sinks come with Wait.
+// The error is about the whole call, and nothing was stored: [ErrUnknownSource], [ErrDisabledSource], [ErrClosed] or the
+// error of a ctx that had ended before. Wait returns the errors of single sinks.
 func (e *Engine) Submit(ctx context.Context, sourceID string, rec *mapping.Record) (Pending, error) {
 	return Intake{engine: e}.Submit(ctx, sourceID, rec)
 }
@@ -109,8 +109,8 @@ func (in Intake) submit(ctx context.Context, sourceID string, rec *mapping.Recor
 }
 
 // IngestBatch is Ingest for many records, with one durable wait for all of them. Results are in the order of recs. The
-// error is a [*BatchError], which names each cause once; it is nil when every sink kept every record. A batch of many
-// megabytes is taken in portions: when a bound is reached in the middle, the results tell which records were stored.
+// error is a [*BatchError], which names each cause once. It is nil when every sink kept every record. A batch of many
+// megabytes is taken in portions. When a bound is reached in the middle, the results tell which records were stored.
 func (e *Engine) IngestBatch(ctx context.Context, sourceID string, recs []*mapping.Record) ([]Result, error) {
 	return Intake{engine: e}.IngestBatch(ctx, sourceID, recs)
 }
@@ -121,9 +121,9 @@ func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 }
 
 // IngestOnce is [Engine.IngestBatch] for a call that may be repeated, because its caller did not learn the outcome or some
-// sinks have failed. What an earlier call with the same key has stored is not stored again: at those sinks the result is
-// the result of the first call, with SinkResult.Replayed. Everything else is stored now, and what was rejected is rejected again.
-// The records must be the same, in the same order.
+// sinks have failed. Records that an earlier call with the same key has stored are not stored again. At those sinks the result is
+// the result of the first call, with SinkResult.Replayed. All other records are stored now, and records that were rejected are
+// rejected again. The records must be the same, in the same order.
 //
 // The key is stored in one batch with the rows, so the promise holds after a crash, a power cut or an unknown outcome
 // ([buffer.FailedError], [buffer.UnknownError]), and in copies of the data directory. It is kept for
@@ -180,12 +180,13 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 }
 
 // take maps the records, hands their rows to the buffer and appends the portions to list. The memory of the call is free
-// again before the caller waits for the disk: with many callers only as much is in use as fits into the caches.
+// again before the caller waits for the disk, so with many callers only as much is in use as fits into the caches.
 func (in Intake) take(
 	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
 	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > largeRow)
 	defer c.release()
+	c.inherit(ctx)
 	for i, rec := range recs {
 		results[i].Sinks = c.add(ctx, rec)
 	}
@@ -194,7 +195,7 @@ func (in Intake) take(
 }
 
 // IngestAtomic maps the records of a batch for every enabled sink of a source that takes its signal, and stores the rows
-// of all sinks together, with one durable wait. The result tells of records that could not be mapped; they do not hold
+// of all sinks together, with one durable wait. The result tells of records that could not be mapped. They do not hold
 // up the others.
 //
 // With an error nothing was stored: a [*buffer.OverloadError] when memory, the disk or the share of one sink is full,
@@ -207,7 +208,7 @@ func (in Intake) take(
 //     ctx ends, or for AdmissionWait if such batches take too much memory. If a portion fails, the earlier portions may be stored:
 //     the error is a [*buffer.UnknownError] with the cause.
 //
-// With Batch.Once these two leave nothing doubled either: repeat the batch with its key.
+// With Batch.Once these two leave nothing doubled either if the batch is repeated with its key.
 //
 // A batch is given up between two records when ctx ends. The records are not kept.
 func (e *Engine) IngestAtomic(ctx context.Context, sourceID string, b Batch) (BatchResult, error) {
@@ -277,14 +278,15 @@ func outcomeOf(err error, portions []portion) error {
 	return err
 }
 
-// takeAtomic is take for a batch that ends with its first error. The records behind it are counted and not mapped.
+// takeAtomic is take for a batch that ends with its first error. The records after it are counted and not mapped.
 func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
 	c := in.begin(src, attempt, true, true)
 	defer c.release()
 	c.signal = b.Signal
+	c.inherit(ctx)
 	err := c.noCapacity()
 	for rec := range b.Records {
-		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes: each has a copy of the resource
+		if err == nil && ctx.Err() != nil { // a few bytes can be rows that take minutes, because each has a copy of the resource
 			err = context.Cause(ctx)
 		}
 		if err == nil && rec == nil {

@@ -1,15 +1,32 @@
 package forebay_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
+
+// timed measures how long calls of Ensure take.
+type timed struct {
+	driver.Target
+	took atomic.Int64
+}
+
+func (t *timed) Ensure(ctx context.Context, table driver.Table) error {
+	defer func(begin time.Time) { t.took.Add(int64(time.Since(begin))) }(time.Now())
+	return t.Target.Ensure(ctx, table)
+}
 
 // A service may have a source for each tenant. Of 10,000 sources, one needs as little memory as of a few, and its definition does not take
 // longer. A restart defines all of them again within seconds. The gate plays 2,000.
@@ -18,10 +35,11 @@ func TestManySources(t *testing.T) {
 	if os.Getenv("FOREBAY_NIGHTLY") == "1" {
 		sources = 10_000
 	}
-	dir := t.TempDir()
+	data := t.TempDir()
+	target := &timed{Target: dir.Tables(filepath.Join(data, "tables"))}
 	open := func() *forebay.Engine {
 		t.Helper()
-		e, err := forebay.Open(dir, forebay.Options{MaxSources: sources})
+		e, err := forebay.Open(data, forebay.Options{MaxSources: sources, Target: target})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +59,7 @@ func TestManySources(t *testing.T) {
 	}
 	heap := func() int {
 		runtime.GC()
-		runtime.GC() // what a finalizer has freed
+		runtime.GC() // memory that a finalizer has freed
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int(m.HeapAlloc)
@@ -51,17 +69,39 @@ func TestManySources(t *testing.T) {
 	before := heap()
 	first := define(e, 0, few)
 	define(e, few, sources-few)
+	target.took.Store(0)
 	last := define(e, sources-few, sources)
+	own := (last - time.Duration(target.took.Load())) / few
 	each := (heap() - before) / sources
-	t.Logf("of %d sources the first %d were defined in %s, the last in %s; %d B of heap a source", sources, few, first, last, each)
+	t.Logf("of %d sources the first %d were defined in %s, the last in %s, each of those in %s beside its target; %d B of heap a source", sources, few, first, last, own, each)
 	if last > 3*first {
 		t.Errorf("the last %d of %d sources were defined in %s, want at most three times of the first, which took %s", few, sources, last, first)
 	}
 	if each > 60<<10 {
 		t.Errorf("a source has %d bytes of heap, want at most %d", each, 60<<10)
 	}
-	if _, err := e.Ingest(t.Context(), fmt.Sprint("tenant-", sources-1), mapping.JSON([]byte(`{"name":"a"}`))); err != nil {
-		t.Error(err)
+	for _, every := range []int{100, 1} { // a hundredth of the sources has rows, then all
+		ids := make(chan int)
+		var callers sync.WaitGroup
+		for range 64 {
+			callers.Go(func() {
+				for i := range ids {
+					if _, err := e.Ingest(t.Context(), fmt.Sprint("tenant-", i), mapping.JSON([]byte(`{"name":"a"}`))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for i := 0; i < sources; i += every {
+			ids <- i
+		}
+		close(ids)
+		callers.Wait()
+		each := (heap() - before) / sources
+		t.Logf("%d B of heap a source while one of %d has a row that waits", each, every)
+		if each > 60<<10 {
+			t.Errorf("a source has %d bytes of heap while one of %d has a row that waits, want at most %d", each, every, 60<<10)
+		}
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

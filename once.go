@@ -2,22 +2,22 @@ package forebay
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/receipt"
 )
 
-// Once makes a call repeatable: see [Engine.IngestOnce].
+// Once makes a call repeatable. See [Engine.IngestOnce].
 type Once struct {
 	// Key names the call among all calls to its source. It must not be empty.
 	Key string
-	// Content is what the key stands for. A call with a known key and different content is refused with [ErrOtherContent].
-	// Default: contents are not compared.
+	// Content is the content that the key stands for. A call with a known key and different content is refused with
+	// [ErrOtherContent]. Default: contents are not compared.
 	Content []byte
 	// Within is how long an earlier call counts. Default: as long as keys are kept, see buffer.Tuning.KeyRetention.
 	Within time.Duration
@@ -26,12 +26,12 @@ type Once struct {
 }
 
 // Turn is the turn of a call whose key identifies the call only until its outcome has reached the sender. Other calls with the key wait until
-// End. Use it for senders that cannot name their calls: then the key is computed from the content of a call, and a later call with the same content
+// End. Use it for senders that cannot name their calls. Then the key is computed from the content of a call, and a later call with the same content
 // is a new call. A Turn must be zero before the call, and serves one call.
 type Turn struct{ claim *buffer.Claim }
 
 // End ends the turn. It must be called after every call with a Turn, whatever the call returned. arrived says that the sender has received the
-// outcome and will not repeat the call: then the key is forgotten. Otherwise the next call with the key repeats this call. After a crash within
+// outcome and will not repeat the call. Then the key is forgotten. Otherwise the next call with the key repeats this call. After a crash within
 // about a second of End, or before the next commit, the key may still be known.
 //
 // Calls after the first do nothing.
@@ -49,38 +49,19 @@ func (t *Turn) End(arrived bool) {
 // ErrOtherContent is returned for a key that an earlier call has used with different content. Nothing was stored.
 var ErrOtherContent = errors.New("the key was used for other content: use a new key for a new call")
 
-// attempt is a call with a key under way.
+// attempt is a running call with a key.
 type attempt struct {
 	claim *buffer.Claim
 	held  bool // by a Turn
-	sum   contentSum
-	// By sink of the source: stored are the records that earlier calls have stored, taken those that this call has mapped and
-	// that have no receipt yet.
-	stored, taken []spans
+	sum   receipt.Sum
+	// By sink of the source, stored has the records that earlier calls have stored, taken the records that this call has
+	// mapped and that have no receipt yet.
+	stored, taken []receipt.Spans
 	// storedAside and takenAside are those among them that went into the quarantine.
-	storedAside, takenAside []spans
+	storedAside, takenAside []receipt.Spans
 }
 
-// contentSum is a hash of a content; the zero value stands for none.
-type contentSum [16]byte
-
-func sumOf(content []byte) (s contentSum) {
-	if content != nil {
-		sum := sha256.Sum256(content)
-		copy(s[:], sum[:])
-	}
-	return s
-}
-
-// keyOf hashes the name of a call. With the length of the source id first, keys of two sources cannot collide.
-func keyOf(sourceID, name string) (k buffer.Key) {
-	text := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sourceID)))
-	sum := sha256.Sum256(append(append(text, sourceID...), name...))
-	copy(k[:], sum[:])
-	return k
-}
-
-// attempt waits for the turn of a call with a key; nil without a key. The caller releases the claim.
+// attempt waits for the turn of a call with a key. It returns nil without a key. The caller releases the claim.
 func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt, error) {
 	if once == nil {
 		return nil, nil
@@ -88,27 +69,27 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 	if once.Key == "" {
 		return nil, errors.New("forebay: the key of the call is empty: set Once.Key to a text that is the same when the call is repeated")
 	}
-	claim, err := e.buf.Claim(ctx, keyOf(src.def.ID, once.Key))
+	claim, err := e.buf.Claim(ctx, kept.CallKey(src.def.ID, once.Key))
 	if err != nil {
 		return nil, err
 	}
-	bySink := func() []spans { return make([]spans, len(src.sinks)) }
-	a := &attempt{claim: claim, sum: sumOf(once.Content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
+	bySink := func() []receipt.Spans { return make([]receipt.Spans, len(src.sinks)) }
+	a := &attempt{claim: claim, sum: receipt.SumOf(once.Content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
 	for _, r := range claim.Receipts() {
 		if once.Within > 0 && time.Since(r.At) >= once.Within {
 			continue
 		}
-		sum, stored, aside, ok := parseReceipt(r.Data)
+		sum, stored, aside, ok := receipt.Parse(r.Data)
 		if !ok {
 			continue // of a later version of this library
 		}
-		if sum != a.sum && sum != (contentSum{}) && a.sum != (contentSum{}) {
+		if sum != a.sum && sum != (receipt.Sum{}) && a.sum != (receipt.Sum{}) {
 			claim.Release()
 			return nil, fmt.Errorf("source %q, key %.60q: %w", src.def.ID, once.Key, ErrOtherContent) // without a turn: End does nothing
 		}
 		k := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == r.SinkID })
 		if k >= 0 {
-			a.stored[k], a.storedAside[k] = a.stored[k].join(stored), a.storedAside[k].join(aside)
+			a.stored[k], a.storedAside[k] = a.stored[k].Join(stored), a.storedAside[k].Join(aside)
 		}
 	}
 	if once.Turn != nil {
@@ -125,18 +106,18 @@ func (a *attempt) release() {
 }
 
 // has reports whether an earlier call has stored record i at sink k.
-func (a *attempt) has(k, i int) bool { return a != nil && a.stored[k].has(i) }
+func (a *attempt) has(k, i int) bool { return a != nil && a.stored[k].Has(i) }
 
 // knows reports whether earlier calls have stored rows at sink k.
 func (a *attempt) knows(k int) bool { return a != nil && len(a.stored[k]) > 0 }
 
 // hasAside reports whether it is in the quarantine, or was.
-func (a *attempt) hasAside(k, i int) bool { return a.storedAside[k].has(i) }
+func (a *attempt) hasAside(k, i int) bool { return a.storedAside[k].Has(i) }
 
 // take notes that record i is mapped for sink k.
 func (a *attempt) take(k, i int) {
 	if a != nil {
-		a.taken[k] = a.taken[k].with(i)
+		a.taken[k] = a.taken[k].With(i)
 	}
 }
 
@@ -144,15 +125,15 @@ func (a *attempt) take(k, i int) {
 func (a *attempt) takeAside(k, i int) {
 	if a != nil {
 		a.take(k, i)
-		a.takenAside[k] = a.takenAside[k].with(i)
+		a.takenAside[k] = a.takenAside[k].With(i)
 	}
 }
 
-// addReceipt gives the rows of sink k their receipt. They are of records below a number: the rows of later records are
+// addReceipt gives the rows of sink k their receipt. They are of records below a number. The rows of later records are
 // mapped, and not part of this portion.
 func (a *attempt) addReceipt(r *buffer.Rows, k, below int) {
-	now, later := a.taken[k].cut(below)
-	aside, laterAside := a.takenAside[k].cut(below)
+	now, later := a.taken[k].Cut(below)
+	aside, laterAside := a.takenAside[k].Cut(below)
 	a.taken[k], a.takenAside[k] = later, laterAside
-	r.Claim, r.Receipt = a.claim, appendReceipt(nil, a.sum, now, aside)
+	r.Claim, r.Receipt = a.claim, receipt.Append(nil, a.sum, now, aside)
 }

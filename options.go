@@ -15,11 +15,12 @@ import (
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/ids"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/mapping"
 )
 
-// Options of an [Engine]. The zero value works: rows end as CSV files in the folder "tables" of the data directory.
+// Options of an [Engine]. The zero value works. Rows end as CSV files in the folder "tables" of the data directory.
 type Options struct {
 	// Target holds the destination tables. Default: the directory driver on DIR/tables.
 	Target driver.Target
@@ -32,12 +33,12 @@ type Options struct {
 	Staging driver.Staging
 	// Leases lets one process at a time use the tables of a Target that is [driver.Exclusive], while several processes feed them. Default: none.
 	Leases driver.Leases
-	// Archive keeps the raw records of sources with Source.Archive, for [SinkHandle.Replay]. Default: none; such sources are refused.
+	// Archive keeps the raw records of sources with Source.Archive, for [SinkHandle.Replay]. Default: none. Then such sources are refused.
 	Archive Archive
-	// Changelog gets all batches of the local level, so that another machine can go on with [Restore] when this one is lost: see
-	// [buffer.Options]. Default: none.
+	// Changelog gets all batches of the local level, so that another machine can continue with [Restore] when this one is lost.
+	// See [buffer.Options]. Default: none.
 	Changelog buffer.Changelog
-	// OnDamage is called when the local level cannot be read back although the Changelog has it, and the engine stops: see
+	// OnDamage is called when the local level cannot be read back although the Changelog has it, and the engine stops. See
 	// [buffer.Options]. Default: such rows are counted as damaged.
 	OnDamage func(*buffer.StoreDamageError)
 	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
@@ -45,8 +46,8 @@ type Options struct {
 	// Meter gets the metrics of docs/metrics.md, with the attributes "source" and "sink". Default: nothing is
 	// measured, at no cost.
 	Meter metric.Meter
-	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook]: for programs
-	// that have metrics of their own. Default: none, at no cost.
+	// Hooks is a value that implements any of [CommitHook], [UploadHook], [ImportHook], [DeliverHook], [RejectHook] and [RefuseHook], for programs
+	// with custom metrics. Default: none, at no cost.
 	Hooks any
 	// Tracer makes a span for each call that brings records, with a child span for its commit. It also makes a span for each upload and import. This
 	// span links to the sampled calls whose rows it carries, at most 32 of the last 256 calls of its sink. docs/metrics.md lists the spans. Default:
@@ -54,7 +55,7 @@ type Options struct {
 	Tracer trace.Tracer
 	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
 	Buffer buffer.Tuning
-	// MaxRowBytes bounds one encoded row; larger ones are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
+	// MaxRowBytes bounds one encoded row. Larger rows are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int
 	// MaxSources is the largest number of sources. Default: 100, the limit of a branch in the Stream API. Raise it, up to 100,000, for a service
 	// with a source for each tenant.
@@ -93,7 +94,7 @@ func (o Options) Validate() error {
 		problems = append(problems, fmt.Errorf("MaxSources is %d, allowed is 1 to 100000", o.MaxSources))
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Targets)) {
-		if err := validateID(name); err != nil {
+		if err := ids.Validate(name); err != nil {
 			problems = append(problems, fmt.Errorf("the name of a target in Targets: %w", err))
 		} else if o.Targets[name] == nil {
 			problems = append(problems, fmt.Errorf("the target %q in Targets is nil", name))
@@ -105,14 +106,15 @@ func (o Options) Validate() error {
 // mapping returns the options of the mappers whose tables are in the named target.
 func (o Options) mapping(name string) mapping.Options {
 	m := o.Mapping
-	if l, ok := o.targetNamed(name).(driver.Limiter); ok {
+	if l, ok := o.TargetNamed(name).(driver.Limiter); ok {
 		m.Limits = m.Limits.And(l.Limits())
 	}
 	return m
 }
 
-// targetNamed returns the target with a name, or nil if there is none.
-func (o Options) targetNamed(name string) driver.Target {
+// TargetNamed returns the target with a name, as [Table] has it, for its abilities beyond [driver.Target], such as [driver.Querier]. The
+// empty name is Options.Target. It returns nil for an unknown name. The engine alone imports.
+func (o Options) TargetNamed(name string) driver.Target {
 	if name == "" {
 		return o.Target
 	}

@@ -44,8 +44,8 @@ func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
 	}
 }
 
-// A reader of the README learns in this order: what it is, why, how it looks in code, the flow, what it promises, what an answer means, figures,
-// when not to use it, how to get it, its status, and where to read more.
+// A reader of the README learns in this order: its purpose, why, how it looks in code, the flow, its promises, the meaning of a response,
+// figures, when not to use it, how to get it, its status, and where to read more.
 func TestReadmeIsInOrder(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -56,12 +56,12 @@ func TestReadmeIsInOrder(t *testing.T) {
 		`# Forebay\n\n\*\*[^*]+\.\*\*\n\n`,         // one sentence
 		`[A-Z][^.#]+\.\s[A-Z][^.#]+\.\n\n`,         // two sentences
 		"```go\n(?s:.*?)```\n\n```sh\n.*\n```\n\n", // the sample and its SELECT
-		`[^!|]+?\n\n`, // what it imports
+		`[^!|]+?\n\n`, // its import path
 		`!\[[^\]]+\]\(docs/flow\.svg\)\n\n`,
 		`(?:- \*\*[^*]+\.\*\* .*\n){6}\n<picture>.*console-recovered.*</picture>\n\n`, // of an engine that works
-		`## What an answer means\n\n(?:\|.*\n)+\n[^#]+`,
+		`## What a response means\n\n(?:\|.*\n)+\n[^#]+`,
 		`## Figures\n\n[^\[]+\[[^\]]+\]\([^)]+\):\n\n(?:- \*\*[^\[\n]+\n){3}\n`, // one link, three figures
-		`## When not to use it\n\n(?:- .*\n){5}\n\[Alternatives\]\(docs/alternatives\.md\)[^#]+`,
+		`## When not to use it\n\n(?:- .*\n){5}\n[^#]+\[Alternatives\]\(docs/alternatives\.md\)\.\n\n`,
 		`## Install\n\n[^|#]+\|.*\n\|.*\n\| library \|.*\n\| driver \|.*\n\| binary \|.*\n\| container \|.*\n\n`,
 		`## Status\n\n[^#]+`,
 		`## Pages\n\n(?:- \*\*[^*]+:\*\* .*\n){4}\n`,
@@ -75,7 +75,7 @@ func TestReadmeIsInOrder(t *testing.T) {
 	}
 }
 
-// The first section of the changelog is what a user of the last version must know, in at most 1,500 words.
+// The first section of the changelog lists the facts that a user of the last version must know, in at most 1,500 words.
 func TestChangelogIsShort(t *testing.T) {
 	changelog, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {

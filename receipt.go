@@ -1,121 +1,56 @@
 package forebay
 
 import (
-	"cmp"
-	"encoding/binary"
-	"math"
+	"context"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/receipt"
 )
 
-// spans are record numbers: ascending, not empty and apart from each other.
-type spans []span
-
-type span struct{ from, to int } // to is outside
-
-func (s spans) has(i int) bool {
-	at, found := slices.BinarySearchFunc(s, i, func(p span, i int) int { return cmp.Compare(p.from, i) })
-	return found || at > 0 && i < s[at-1].to
+// Receipt counts the records that the calls with one key have stored at one sink. See [Engine.Receipts].
+type Receipt struct {
+	// Sink is the id of the sink, which may no longer be defined.
+	Sink string
+	// At is when the rows were accepted, in milliseconds.
+	At time.Time
+	// Rows is the number of records that have become rows, Quarantined the number of records that the sink has put into its
+	// quarantine.
+	Rows, Quarantined int
 }
 
-// with adds a number above all others.
-func (s spans) with(i int) spans {
-	if n := len(s); n > 0 && s[n-1].to == i {
-		s[n-1].to++
-		return s
+// Receipts returns what calls of [Engine.IngestOnce] and of other calls with a [Once] have stored for a source, oldest first, as long as the
+// key is kept: Stats.KeyRetention at most. A key that has stored nothing, is forgotten or was never used has none. A running call with the
+// key is waited for.
+//
+// At tells where the rows are. They are in files of the sink whose FileStats.Level has that time between FirstAt and LastAt, and in their slices,
+// see [SinkHandle.Slices]. Neither costs anything when the row is written.
+//
+// Errors: a [*buffer.FailedError], a [*buffer.FencedError], [ErrClosed], the error of ctx.
+func (e *Engine) Receipts(ctx context.Context, sourceID, key string) ([]Receipt, error) {
+	claim, err := e.buf.Claim(ctx, kept.CallKey(sourceID, key))
+	if err != nil {
+		return nil, err
 	}
-	return append(s, span{i, i + 1})
-}
-
-// cut returns the numbers below a bound, and the others.
-func (s spans) cut(below int) (low, high spans) {
-	for _, p := range s {
-		if p.from < below {
-			low = append(low, span{p.from, min(p.to, below)})
-		}
-		if p.to > below {
-			high = append(high, span{max(p.from, below), p.to})
-		}
-	}
-	return low, high
-}
-
-func (s spans) join(o spans) spans {
-	all := slices.Concat(s, o)
-	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	joined := all[:0]
-	for _, p := range all {
-		if n := len(joined); n > 0 && p.from <= joined[n-1].to {
-			joined[n-1].to = max(joined[n-1].to, p.to)
+	defer claim.Release()
+	var list []Receipt
+	for _, r := range claim.Receipts() {
+		_, stored, aside, ok := receipt.Parse(r.Data)
+		_, sink, _ := strings.Cut(r.SinkID, "/")
+		if !ok {
 			continue
 		}
-		joined = append(joined, p)
+		list = append(list, Receipt{Sink: sink, At: r.At, Rows: stored.Count() - aside.Count(), Quarantined: aside.Count()})
 	}
-	return joined
+	slices.SortStableFunc(list, func(a, b Receipt) int { return a.At.Compare(b.At) })
+	return list, nil
 }
 
-// A receipt is a version byte, the hash of the content, and two varints for each span of records: its distance from the end
-// of the span before, and its length. Records that it does not name are not stored by it. With records in the quarantine its version
-// is another: the number of the spans stands before them, and the spans of those in the quarantine, which are part of the others, follow.
-const (
-	receiptVersion      = 1
-	receiptVersionAside = 2
-)
-
-func appendReceipt(b []byte, sum contentSum, stored, aside spans) []byte {
-	if len(aside) == 0 {
-		return appendSpans(append(append(b, receiptVersion), sum[:]...), stored)
-	}
-	b = binary.AppendUvarint(append(append(b, receiptVersionAside), sum[:]...), uint64(len(stored)))
-	return appendSpans(appendSpans(b, stored), aside)
-}
-
-func appendSpans(b []byte, stored spans) []byte {
-	at := 0
-	for _, p := range stored {
-		b = binary.AppendUvarint(b, uint64(p.from-at))
-		b = binary.AppendUvarint(b, uint64(p.to-p.from))
-		at = p.to
-	}
-	return b
-}
-
-func parseReceipt(b []byte) (sum contentSum, stored, aside spans, ok bool) {
-	if len(b) < 1+len(sum) || b[0] != receiptVersion && b[0] != receiptVersionAside {
-		return sum, nil, nil, false
-	}
-	version := b[0]
-	b = b[1+copy(sum[:], b[1:]):]
-	if version == receiptVersion {
-		stored, _, ok = parseSpans(b, math.MaxInt)
-		return sum, stored, nil, ok
-	}
-	count, n := binary.Uvarint(b)
-	if n <= 0 || count > uint64(len(b)) {
-		return sum, nil, nil, false
-	}
-	if stored, b, ok = parseSpans(b[n:], int(count)); !ok || len(stored) < int(count) {
-		return sum, nil, nil, false
-	}
-	aside, _, ok = parseSpans(b, math.MaxInt)
-	return sum, stored, aside, ok
-}
-
-// parseSpans reads up to most spans and returns what follows them.
-func parseSpans(b []byte, most int) (stored spans, rest []byte, ok bool) {
-	at := 0
-	for len(b) > 0 && len(stored) < most {
-		gap, n := binary.Uvarint(b)
-		if n <= 0 {
-			return nil, nil, false
-		}
-		size, m := binary.Uvarint(b[n:])
-		if m <= 0 || gap > math.MaxInt32 || size == 0 || size > math.MaxInt32 {
-			return nil, nil, false
-		}
-		b = b[n+m:]
-		at += int(gap)
-		stored = append(stored, span{at, at + int(size)})
-		at += int(size)
-	}
-	return stored, b, true
+// Slices returns the slices of a sink that still exist, oldest first. See [buffer.Buffer.Slices]. [buffer.Buffer.ReadSlice] reads one of them. The
+// sink need no longer be defined.
+func (h SinkHandle) Slices() []buffer.SliceStats {
+	return h.e.buf.Slices(h.id())
 }

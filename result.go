@@ -1,24 +1,26 @@
 package forebay
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Status is what happened to a record at one sink.
 type Status uint8
 
 const (
-	// Stored: the row is on local disk and will be in the table exactly once.
+	// Stored means that the row is on local disk and will be in the table exactly once.
 	Stored Status = iota + 1
-	// Queued: the row is in memory (SyncUnsafe) and will be on disk within Options.Buffer.SyncInterval.
+	// Queued means that the row is in memory (SyncUnsafe) and will be on disk within Options.Buffer.SyncInterval.
 	Queued
-	// Rejected: the record can never be stored by this sink as it is. Sending it again is useless.
+	// Rejected means that the record can never be stored by this sink as it is. Sending it again is useless.
 	Rejected
-	// Failed: the record was not stored ([buffer.OverloadError]), or it is unknown whether it was (all other errors).
+	// Failed means that the record was not stored ([buffer.OverloadError]), or it is unknown whether it was (all other errors).
 	// Sending it again may succeed.
 	Failed
-	// Quarantined: the sink cannot map the record and keeps it in its quarantine, on local disk. Do not send it again.
+	// Quarantined means that the sink cannot map the record and keeps it in its quarantine, on local disk. Do not send it again.
 	Quarantined
 )
 
@@ -44,9 +46,9 @@ type SinkResult struct {
 	Sink string
 	// Status tells whether the row is kept.
 	Status Status
-	// Replayed is set when the row was stored by an earlier call with the same key: see [Engine.IngestOnce].
+	// Replayed is set when the row was stored by an earlier call with the same key. See [Engine.IngestOnce].
 	Replayed bool
-	// Err says why a record was Rejected, Failed or Quarantined: a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
+	// Err says why a record was Rejected, Failed or Quarantined. It is a [*mapping.Error], a [*buffer.TooLargeError], a [*RowTooLargeError],
 	// a [*buffer.OverloadError], a [*buffer.FailedError], a [*buffer.FencedError], a [*buffer.UnknownError] or, if nothing was stored, an error of the context. Otherwise nil, as for
 	// what an earlier call with the same key has put into the quarantine.
 	Err error
@@ -55,15 +57,15 @@ type SinkResult struct {
 // lost reports whether the record is not kept.
 func (s *SinkResult) lost() bool { return s.Err != nil && s.Status != Quarantined }
 
-// Result is the outcome of one record: one entry for each enabled sink of the source, in the order of its definition.
+// Result is the outcome of one record, with one entry for each enabled sink of the source, in the order of its definition.
 type Result struct {
 	// Sinks is empty when no sink took the record.
 	Sinks []SinkResult
-	// Dropped is set when the source has no enabled sink: the record is not kept anywhere.
+	// Dropped is set when the source has no enabled sink, so the record is not kept anywhere.
 	Dropped bool
 }
 
-// Err joins the errors of all sinks, each as a [*SinkError]; nil when every sink kept the record.
+// Err joins the errors of all sinks, each as a [*SinkError]. It returns nil when every sink kept the record.
 func (r Result) Err(source string) error {
 	var errs []error
 	for _, s := range r.Sinks {
@@ -92,3 +94,29 @@ func (e *SinkError) Error() string {
 }
 
 func (e *SinkError) Unwrap() error { return e.Err }
+
+// Pending is a record that is in memory, on its way to the disk. See [Engine.Submit]. Its zero value stands for no record.
+type Pending struct {
+	src     *source
+	results [1]Result
+	first   [1]portion
+	more    []portion // all of them, when the rows went in several
+}
+
+// Wait returns when the rows of the record are on local disk, or at once where all sinks are SyncUnsafe, with the result
+// and the error of [Engine.Ingest]. Call it once for each record that must be acknowledged.
+func (p Pending) Wait(ctx context.Context) (Result, error) { return p.wait(ctx) }
+
+func (p *Pending) wait(ctx context.Context) (Result, error) {
+	if p.src == nil {
+		return p.results[0], nil
+	}
+	portions := p.first[:]
+	if p.more != nil {
+		portions = slices.Clone(p.more)
+	}
+	if err := p.src.await(ctx, portions, p.results[:]); err != nil {
+		return Result{}, err
+	}
+	return p.results[0], p.results[0].Err(p.src.def.ID)
+}

@@ -16,10 +16,10 @@ type SyncMode uint8
 const (
 	// SyncDefault takes the source's mode, and SyncWait where the source has none either.
 	SyncDefault SyncMode = iota
-	// SyncWait acknowledges a record once it is on local disk. Use it when clients retry: at least once.
+	// SyncWait acknowledges a record once it is on local disk. Use it when clients retry, for at-least-once delivery.
 	SyncWait
-	// SyncUnsafe acknowledges a record once it is in memory. A power cut or a killed process can lose what was accepted in
-	// about the last Options.Buffer.SyncInterval. Use it when clients do not retry: at most once, with more throughput.
+	// SyncUnsafe acknowledges a record once it is in memory. A power cut or a killed process can lose the records accepted
+	// in about the last Options.Buffer.SyncInterval. Use it when clients do not retry, for at-most-once delivery with more throughput.
 	SyncUnsafe
 )
 
@@ -37,8 +37,8 @@ const (
 	CompressionZstd
 )
 
-// Settings of a source or a sink. A zero field is inherited: a sink takes the value of its source, a source the default. A
-// change takes effect at once: rows that wait are imported, new rows follow the new settings.
+// Settings of a source or a sink. A zero field is inherited. A sink takes the value of its source, a source the default. A
+// change takes effect at once. Rows that wait are imported, and new rows follow the new settings.
 type Settings struct {
 	// Sync says what an acknowledgement means. Default: SyncWait.
 	Sync SyncMode
@@ -87,7 +87,7 @@ func (s Settings) validate(imports trigger.Limits) error {
 	return errors.Join(problems...)
 }
 
-// asFields names faulty conditions by the fields of [Settings]; package trigger uses the keys of the Stream API.
+// asFields names faulty conditions by the fields of [Settings]. Package trigger uses the keys of the Stream API.
 func asFields(step string, err error) []error {
 	if err == nil {
 		return nil
@@ -130,4 +130,50 @@ func (s Settings) effective() effectiveSettings {
 		e.encoding = driver.Zstd
 	}
 	return e
+}
+
+// OnReject says what becomes of a record that a sink cannot map.
+type OnReject uint8
+
+const (
+	// Refuse means that the caller gets the error, and nothing is kept. It is the default.
+	Refuse OnReject = iota
+	// Quarantine means that the record is kept in the quarantine of the sink, durably before the call returns, even with SyncUnsafe. Its result is
+	// [Quarantined]. At the bounds of the quarantine it is [Failed] with a [*buffer.OverloadError], also in calls that wait for room. A
+	// record that is larger than the whole quarantine, or that has no JSON form, is [Rejected].
+	Quarantine
+)
+
+func (o OnReject) word() string {
+	switch o {
+	case Refuse:
+		return "refuse"
+	case Quarantine:
+		return "quarantine"
+	}
+	return ""
+}
+
+// String returns "refuse" or "quarantine".
+func (o OnReject) String() string { return cmp.Or(o.word(), fmt.Sprintf("OnReject(%d)", uint8(o))) }
+
+// MarshalText returns the text of String.
+func (o OnReject) MarshalText() ([]byte, error) {
+	if o.word() == "" {
+		return nil, fmt.Errorf("forebay: %s is unknown", o)
+	}
+	return []byte(o.word()), nil
+}
+
+// UnmarshalText reads "refuse", "quarantine" or nothing, which is the default.
+func (o *OnReject) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "", Refuse.word():
+		*o = Refuse
+	case Quarantine.word():
+		*o = Quarantine
+	default:
+		return fmt.Errorf("OnReject is %q, must be %q or %q", text, Refuse, Quarantine)
+	}
+	return nil
 }

@@ -1,25 +1,50 @@
 package forebay
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
 
-// SinkHandle is one sink of an engine: see [Engine.Sink]. Its methods act on the sink and its files. A handle costs
+	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/quarantine"
+	"github.com/forebay/forebay/replay"
+	"github.com/forebay/forebay/shadow"
+)
+
+// SinkHandle is one sink of an engine. See [Engine.Sink]. Its methods act on the sink and its files. A handle costs
 // nothing. It is safe for concurrent use, and stays valid while the sink is defined again.
 type SinkHandle struct {
 	e            *Engine
 	source, sink string
 }
 
-// Sink returns a handle of a sink. Neither the source nor the sink must be defined: the methods of the handle say what they need.
+// Sink returns a handle of a sink. Neither the source nor the sink has to be defined. The methods of the handle state their
+// requirements.
 func (e *Engine) Sink(sourceID, sinkID string) SinkHandle { return SinkHandle{e, sourceID, sinkID} }
 
 // id is the name of the sink in the buffer.
 func (h SinkHandle) id() string { return bufferID(h.source, h.sink) }
 
+// open returns the sink as it is defined now, if it accepts records.
+func (h SinkHandle) open(ctx context.Context) (*source, *sink, error) {
+	src, err := h.e.open(ctx, h.source)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := src.sink(h.sink)
+	if s == nil {
+		return nil, nil, unknownSink(h.source, h.sink)
+	}
+	return src, s, nil
+}
+
 // known names the sink in an error of the buffer.
 func (h SinkHandle) known(err error) error { return h.e.unknownSink(err, h.source, h.sink) }
 
-// Retry repeats at once what failed before at a sink, instead of waiting for the backoff: after the cause was fixed.
-// The sink need not be defined any more.
+// Retry repeats failed work of a sink at once, instead of waiting for the backoff. Use it after the cause was fixed. The
+// sink need no longer be defined.
 func (h SinkHandle) Retry(ctx context.Context) error {
 	return h.known(h.e.buf.Retry(ctx, h.id()))
 }
@@ -29,26 +54,195 @@ func (h SinkHandle) RetryFile(ctx context.Context, fileID string) error {
 	return h.known(h.e.buf.RetryFile(ctx, h.id(), fileID))
 }
 
-// SplitFile goes on with a file that is held because the target refuses rows of it: it is imported without them, although the cause is probably
-// not in the rows; see [buffer.Buffer.SplitFile]. The sink need not be defined any more.
+// SplitFile continues with a file that is held because the target refuses rows of it. It is imported without them, although the cause is
+// probably not in the rows. See [buffer.Buffer.SplitFile]. The sink need no longer be defined.
 func (h SinkHandle) SplitFile(ctx context.Context, fileID string) error {
 	return h.known(h.e.buf.SplitFile(ctx, h.id(), fileID))
 }
 
-// QuarantineFile moves all rows of a file that are not in its table to the quarantine of the sink; see [buffer.Buffer.QuarantineFile]. The sink
-// need not be defined any more.
+// QuarantineFile moves all rows of a file that are not in its table to the quarantine of the sink. See [buffer.Buffer.QuarantineFile]. The sink
+// need no longer be defined.
 func (h SinkHandle) QuarantineFile(ctx context.Context, fileID string) error {
 	return h.known(h.e.buf.QuarantineFile(ctx, h.id(), fileID))
 }
 
-// Discard gives up a file that is not in its table yet; see [buffer.Buffer.Discard]. The ledger counts its rows as
-// discarded. The sink need not be defined any more.
+// Discard discards a file that is not in its table yet. See [buffer.Buffer.Discard]. The ledger counts its rows as
+// discarded. The sink need no longer be defined.
 func (h SinkHandle) Discard(ctx context.Context, fileID string) error {
 	return h.known(h.e.buf.Discard(ctx, h.id(), fileID))
 }
 
-// DiscardUpTo is [SinkHandle.Discard] for a file with at most so many rows, else it returns a [*buffer.FileGrewError]; see
+// DiscardUpTo is [SinkHandle.Discard] for a file with at most so many rows, else it returns a [*buffer.FileGrewError]. See
 // [buffer.Buffer.DiscardUpTo].
 func (h SinkHandle) DiscardUpTo(ctx context.Context, fileID string, rows int64) error {
 	return h.known(h.e.buf.DiscardUpTo(ctx, h.id(), fileID, rows))
 }
+
+// Shadow maps the records of a sink with a changed mapping too, and reports the differences. The sink must be
+// defined and enabled, and changed must have its id. Of changed only the mapping is tried, with the limits of the target that its
+// Table.Target names. Its settings and its AllowedSignals do not count, and the target is not asked about its table. Nothing is stored, and
+// no record fails because of the shadow.
+//
+// Callers copy their record. One goroutine of the shadow runs both mappings, so callers never wait for it. When the copies fill
+// ShadowOptions.MaxBytes, further records are not copied, and are counted as dropped.
+//
+// The shadow ends after ShadowOptions.For, when the sink gets other columns, and with the engine. ctx is for the call alone. The shadow and
+// its report need little memory after the end. Shadows do not survive the process.
+//
+// Errors: one for another id of changed, [ErrUnknownSource], [ErrUnknownSink], a [*DefinitionError] with all problems of changed, the error
+// of [ShadowOptions.Validate], [ErrShadowed], [ErrTooManyShadows], [ErrClosed], the error of ctx.
+func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions) (*Shadow, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if changed.ID != h.sink {
+		return nil, fmt.Errorf("shadow: the changed sink has the id %q, want %q, the id of the sink that it is compared with", changed.ID, h.sink)
+	}
+	e := h.e
+	if err := e.lockDefinitions(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-e.define }()
+	src := e.sources.get(h.source)
+	if src == nil {
+		return nil, unknownSource(h.source)
+	}
+	live, def := src.sink(h.sink), src.def
+	if live == nil {
+		return nil, unknownSink(h.source, h.sink)
+	}
+	def.Sinks = slices.Clone(def.Sinks)
+	def.Sinks[slices.IndexFunc(def.Sinks, func(s Sink) bool { return s.ID == h.sink })] = changed
+	compiled, err := e.Compile(def)
+	if err != nil {
+		return nil, err
+	}
+	c := shadow.Comparison{
+		Source: h.source, Sink: h.sink, Live: live.mapper, CurrentColumns: live.columns, ChangedColumns: changed.Table.Columns,
+		MaxRowBytes: e.opts.MaxRowBytes,
+		Problems:    slices.DeleteFunc(compiled.Problems(), func(p TableProblem) bool { return p.Sink != h.sink }),
+	}
+	if c.Current, err = e.mappers.Get(h.id()+" current", live.target, live.columns); err != nil {
+		return nil, err
+	}
+	if c.Changed, err = e.mappers.Get(h.id()+" changed", changed.Table.Target, changed.Table.Columns); err != nil {
+		return nil, err
+	}
+	return e.shadows.Start(live.shadow, c, opts)
+}
+
+// endShadows ends the shadows of the sinks whose columns differ between old and next.
+func endShadows(old, next *source) {
+	if old == nil {
+		return
+	}
+	for _, o := range old.sinks {
+		var mapper *mapping.Mapper
+		if next != nil {
+			if n := next.sink(o.id); n != nil {
+				mapper = n.mapper
+			}
+		}
+		o.shadow.Redefine(mapper)
+	}
+}
+
+// Replay maps the raw records of an archive with the current definition of a sink and stores the rows, in the order of the archive, by hour of
+// arrival, and within an hour by import. Other sinks are not touched. It returns when all records in the time range that have arrived before the
+// run began are stored, durably. It first waits until the archive of a defined source has the accepted records. Records that arrive later may be
+// part of the run or not. The rows have the arrival times of the records.
+//
+// Rows are stored exactly once, because the rows of a commit and the position after them are one batch. After an error, the end of ctx or of the
+// process, call it again with the same Run, and it continues after the last commit. A run that is done stores nothing more. The sink remembers
+// 16 runs, and forgets the oldest finished run for a new one. See [SinkHandle.ForgetReplay]. The first run upgrades the data directory to version 3
+// of its format, which earlier releases refuse.
+//
+// The sink's OnReject decides about records that the sink cannot map. They are counted, or put into the quarantine. Replay waits for room of memory,
+// disk and sink, and fails with a [*buffer.OverloadError] when the quarantine is full. An object that is removed by the retention of the archive
+// meanwhile is counted.
+//
+// Errors in addition to the errors of the archive: [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], the error of [ReplayOptions.Validate],
+// [ErrNoArchive], [ErrUnknownArchive], [ErrReplayRuns], [ErrEraseRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not
+// done, a [*buffer.FailedError], [ErrClosed], the error of ctx. The progress says how many records were stored before.
+func (h SinkHandle) Replay(ctx context.Context, opts ReplayOptions) (ReplayProgress, error) {
+	run, err := h.e.replays.Begin(ctx, h.id(), replayHost{h}, opts)
+	if err != nil {
+		return ReplayProgress{}, err
+	}
+	defer run.End()
+	if h.e.erasing.Load() > 0 { // see Engine.Erase
+		return ReplayProgress{}, fmt.Errorf("%w: repeat the call with the same run when they are", ErrEraseRuns)
+	}
+	return run.Do(ctx)
+}
+
+// Replays returns the runs that a sink remembers, in the order of their first start. Errors: [ErrUnknownSink], a [*buffer.FailedError], [ErrClosed],
+// the error of ctx.
+func (h SinkHandle) Replays(ctx context.Context) ([]ReplayProgress, error) {
+	all, err := h.e.replays.List(ctx, h.id())
+	return all, h.known(err)
+}
+
+// ForgetReplay deletes the position of a run in a sink, even if the run is not done. A later run of this name begins from the start. Its errors are the errors of
+// [SinkHandle.Replays], and [ErrReplayRuns].
+func (h SinkHandle) ForgetReplay(ctx context.Context, name string) error {
+	return h.known(h.e.replays.Forget(ctx, h.id(), name))
+}
+
+// replayHost is the engine for replays of a sink.
+type replayHost struct{ SinkHandle }
+
+// Sink implements [replay.Host].
+func (h replayHost) Sink(ctx context.Context) (replay.Sink, error) {
+	src, s, err := h.open(ctx)
+	if err != nil {
+		return replay.Sink{}, err
+	}
+	def := src.def.Sinks[slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })]
+	out := replay.Sink{
+		Handle: s.handle, Mapper: s.mapper, MaxRowBytes: h.e.opts.MaxRowBytes, Rejected: s.count.rejected,
+		Takes: func(signal string) bool { return def.takes(Signal(signal)) },
+	}
+	if s.keeps {
+		out.Reject = func(rec *mapping.Record, cause error) (buffer.Reject, error) {
+			return kept.Reject(rec, cause, s.name, src.redactor)
+		}
+	}
+	return out, nil
+}
+
+// Source implements [replay.Host].
+func (h replayHost) Source(id string) (replay.Source, bool) {
+	src, ok := h.e.Source(id)
+	return replay.Source{Generation: src.Generation, Archives: src.Archive != nil}, ok
+}
+
+// FlushArchive implements [replay.Host].
+func (h replayHost) FlushArchive(ctx context.Context, source string) error {
+	return h.e.Flush(ctx, source, ArchiveSink)
+}
+
+// Known implements [replay.Host].
+func (h replayHost) Known(err error) error { return h.known(err) }
+
+// Quarantine returns the quarantine of a sink. Its records stay when the sink is defined without a quarantine, or removed.
+func (h SinkHandle) Quarantine() SinkQuarantine {
+	return quarantine.New(h.e.buf, quarantineHost{h}, h.e.log, h.source, h.sink)
+}
+
+// quarantineHost is the engine for the quarantine of a sink.
+type quarantineHost struct{ SinkHandle }
+
+// Sink implements [quarantine.Host].
+func (h quarantineHost) Sink(ctx context.Context) (quarantine.Sink, error) {
+	_, s, err := h.open(ctx)
+	if err != nil {
+		return quarantine.Sink{}, err
+	}
+	return quarantine.Sink{
+		Handle: s.handle, Mapper: s.mapper, Columns: s.columns, MaxRowBytes: h.e.opts.MaxRowBytes, Mapping: s.name.Mapping, Version: s.name.Version,
+	}, nil
+}
+
+// Known implements [quarantine.Host].
+func (h quarantineHost) Known(err error) error { return h.known(err) }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/ids"
+	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/mappers"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -19,8 +22,8 @@ const (
 	DefaultMaxSources = 100
 	// MaxSinks is how many sinks a source may have.
 	MaxSinks = 100
-	// MaxIDLength is the greatest length of a source or sink id, in bytes.
-	MaxIDLength = 48
+	// MaxIDLength is the greatest length of a source or sink id, in bytes: 48.
+	MaxIDLength = ids.MaxLength
 )
 
 // SourceType is the kind of events a source receives.
@@ -33,15 +36,15 @@ const (
 	OTLP SourceType = "otlp"
 )
 
-// Split says how an ingestion handler splits the body of a request into events. Engine.Ingest takes records as they are.
+// Split says how an ingestion handler splits the body of a request into events. Engine.Ingest accepts records as they are.
 type Split string
 
 const (
-	// SplitNone: the body is one event, whatever it holds. It is the default.
+	// SplitNone means that the body is one event, whatever it holds. It is the default.
 	SplitNone Split = ""
-	// SplitArray: each element of a JSON array is an event; another JSON value is one event.
+	// SplitArray means that each element of a JSON array is an event. Another JSON value is one event.
 	SplitArray Split = "array"
-	// SplitLines: each line that is not blank is an event, as in newline-delimited JSON.
+	// SplitLines means that each line that is not blank is an event, as in newline-delimited JSON.
 	SplitLines Split = "lines"
 )
 
@@ -51,29 +54,29 @@ type Source struct {
 	ID string
 	// Type is the kind of the source. Default: HTTP.
 	Type SourceType
-	// Secret is the last part of the source's ingestion URL. Callers of Ingest do not need it; an ingestion handler
+	// Secret is the last part of the source's ingestion URL. Callers of Ingest do not need it. An ingestion handler
 	// refuses every request to a source without one.
 	Secret string
-	// OldSecret is accepted besides Secret until OldSecretUntil, so that senders can move to the new one one by one.
-	// Default: none.
+	// OldSecret is accepted in addition to Secret until OldSecretUntil, so that senders can move to the new one one
+	// by one. Default: none.
 	OldSecret string
 	// OldSecretUntil is the moment from which OldSecret is refused. It is required with OldSecret.
 	OldSecretUntil time.Time
-	// Disabled refuses new events. Rows that wait still flow to their tables. The sinks are defined all the same: their tables are
+	// Disabled refuses new events. Rows that wait still flow to their tables. The sinks are defined all the same, and their tables are
 	// created or extended now.
 	Disabled bool
 	// Split splits bodies of an HTTP source. The events of such a body are JSON. Default: SplitNone.
 	Split Split
 	// Settings are the defaults of the sinks' settings.
 	Settings Settings
-	// Archive, if not nil, keeps each record as it came in Options.Archive, besides what the sinks make of it: see [ArchiveSettings].
+	// Archive, if not nil, keeps each original record in Options.Archive, in addition to the rows of the sinks. See [ArchiveSettings].
 	// Default: raw records are not kept.
 	Archive *ArchiveSettings
-	// Generation tells the source from an earlier one with its ID whose raw records it must not read: it is a part of [Source.ArchiveID]. It has the
-	// form of an ID. A source keeps it as long as it lives. Default: none; the archive of the source is named by the ID alone.
+	// Generation tells the source from an earlier one with its ID whose raw records it must not read. It is a part of [Source.ArchiveID]. It has the
+	// form of an ID. A source keeps it as long as it lives. Default: none. The archive of the source is named by the ID alone.
 	Generation string
-	// KeepHeaders names request headers that quarantines and the archive keep of a record, in any case: besides those that the mappings of the
-	// sinks read, and some that hold no secret, such as Content-Type and User-Agent. "*" stands for all. A header whose name
+	// KeepHeaders names request headers that quarantines and the archive keep of a record, in any case, in addition to the headers that the
+	// mappings of the sinks read, and some that hold no secret, such as Content-Type and User-Agent. "*" stands for all. A header whose name
 	// sounds like a secret is never kept. Default: none.
 	KeepHeaders []string
 	// Sinks are at most MaxSinks, with unique ids.
@@ -106,19 +109,21 @@ type Sink struct {
 	// AllowedSignals are the kinds of telemetry that the sink takes from a source of type OTLP. Default: all. A record without
 	// a signal goes to every sink.
 	AllowedSignals []Signal
-	// Version is the number of this definition, if it has one: a catalog has. Records that are put into the quarantine carry it. Default: 0, none.
+	// Version is the number of this definition, if it has one. A definition of a catalog has one. Records that are put into the quarantine carry it.
+	// Default: 0, none.
 	Version int
 	// OnReject says what becomes of a record that the sink cannot map. Either way, rows that the target refuses are kept in the quarantine.
 	// Default: Refuse.
 	OnReject OnReject
-	// Quarantine bounds what is kept with OnReject Quarantine. Zero fields mean the defaults of [buffer.QuarantineBounds].
+	// Quarantine bounds the records that are kept with OnReject Quarantine. Zero fields mean the defaults of
+	// [buffer.QuarantineBounds].
 	Quarantine buffer.QuarantineBounds
 	// Settings override the settings of the source, field by field.
 	Settings Settings
-	// AckLocal acknowledges the rows of this sink when they are on the local disk, before Options.Changelog has them, and goes on while that
-	// does not answer: see [buffer.SinkConfig]. Such rows are lost with the disk, and with the instance if another node adopts it before
-	// the log has them. A request whose record goes to other sinks as well waits for those. Without Options.Changelog it changes nothing.
-	// Default: an acknowledged row is in both.
+	// AckLocal acknowledges the rows of this sink when they are on the local disk, before Options.Changelog has them. Appends continue while
+	// the changelog does not respond. See [buffer.SinkConfig]. Such rows are lost with the disk, and with the instance if another node
+	// adopts it before the log has them. A request whose record goes to other sinks as well waits for them. Without Options.Changelog it
+	// changes nothing. Default: an acknowledged row is in both.
 	AckLocal bool
 }
 
@@ -136,11 +141,12 @@ type Table struct {
 	Target string
 	// Extend lets the table grow with its definitions, if the target is a [driver.Extender]. The target adds columns that it lacks,
 	// and finds the others by name without case, in any order. A column that a definition no longer has stays in the table, as
-	// NULL, and one that comes back continues. A column cannot get another type: give it another name.
+	// NULL, and continues if a later definition has it again. A column cannot get another type, so give it another name.
 	//
-	// All engines that feed the table must set it before the first adds a column. A table that has grown refuses those that do not.
+	// All engines that feed the table must set it before the first adds a column. A table that has grown refuses engines that do
+	// not set it.
 	//
-	// A change that the table cannot follow does not fail [Engine.Define]: the previous columns stay in force, even after a
+	// A change that the table cannot follow does not fail [Engine.Define]. The previous columns stay in force, even after a
 	// restart. The log, [TableProblem], [SinkStats] and a metric say so. Default: the table has exactly these columns, and a
 	// different table refuses the definition.
 	Extend bool
@@ -156,7 +162,7 @@ func notInHeaderName(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
-// DefinitionError lists what is wrong with a source definition. Nothing of the definition was applied.
+// DefinitionError lists the faults of a source definition. Nothing of the definition was applied.
 type DefinitionError struct {
 	// Source is the id of the source as it was given.
 	Source string
@@ -177,13 +183,16 @@ type compiledSink struct {
 	mapper   *mapping.Mapper
 }
 
+// name names the definition of the sink.
+func (c *compiledSink) name() kept.DefinitionName { return kept.NameOf(c.Table.Columns, c.Version) }
+
 // compileSource checks a source and compiles its mappings.
-func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink, error) {
+func compileSource(s Source, opts Options, cache *mappers.Cache) ([]compiledSink, error) {
 	imports := opts.Buffer.ImportLimits()
 	var problems []error
 	report := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
-	if err := validateID(s.ID); err != nil {
+	if err := ids.Validate(s.ID); err != nil {
 		report("ID: %w", err)
 	}
 	if s.Type != "" && s.Type != HTTP && s.Type != OTLP {
@@ -199,7 +208,7 @@ func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink
 		report("OldSecret: the secret and the time until which it is accepted are given together")
 	}
 	if s.Generation != "" {
-		if err := validateID(s.Generation); err != nil {
+		if err := ids.Validate(s.Generation); err != nil {
 			report("Generation: %w", err)
 		}
 	}
@@ -207,7 +216,7 @@ func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink
 		switch {
 		case name == "" || strings.ContainsFunc(name, notInHeaderName):
 			report("KeepHeaders: %q is not the name of a header", name)
-		case isSecretName(name):
+		case kept.IsSecretName(name):
 			report("KeepHeaders: %q sounds like a secret, and such headers are never kept", name)
 		}
 	}
@@ -229,7 +238,7 @@ func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink
 	}
 	seen := make(map[string]bool, len(s.Sinks))
 	for i, sink := range s.Sinks {
-		if err := validateID(sink.ID); err != nil {
+		if err := ids.Validate(sink.ID); err != nil {
 			report("sink %d: ID: %w", i, err)
 		} else if seen[sink.ID] {
 			report("sink %q: the ID is used twice: give each sink its own", sink.ID)
@@ -263,7 +272,7 @@ func compileSource(s Source, opts Options, mappers *mapperCache) ([]compiledSink
 				report("sink %q: Settings: %w", sink.ID, err)
 			}
 		}
-		mapper, err := mappers.get(bufferID(s.ID, sink.ID), sink.Table.Target, sink.Table.Columns)
+		mapper, err := cache.Get(bufferID(s.ID, sink.ID), sink.Table.Target, sink.Table.Columns)
 		if err != nil {
 			for _, err := range each(err) {
 				report("sink %q: %w", sink.ID, err)
@@ -302,19 +311,47 @@ func each(err error) []error {
 	return all
 }
 
-func validateID(id string) error {
-	if len(id) == 0 {
-		return errors.New("is empty: choose a name of a-z, 0-9 and inner '-' and '_'")
+// Signal is a kind of telemetry. The values are the words of the Stream API.
+type Signal string
+
+// The signals of OpenTelemetry that a source of type OTLP takes.
+const (
+	SignalLogs    Signal = "logs"
+	SignalMetrics Signal = "metrics"
+	SignalTraces  Signal = "traces"
+)
+
+var allSignals = []Signal{SignalLogs, SignalMetrics, SignalTraces}
+
+func (s *Sink) takes(signal Signal) bool {
+	return signal == "" || len(s.AllowedSignals) == 0 || slices.Contains(s.AllowedSignals, signal)
+}
+
+// forSignal returns the source as a batch of a signal sees it.
+func (src *source) forSignal(signal Signal) *source {
+	if view, ok := src.views[signal]; ok {
+		return view
 	}
-	if len(id) > MaxIDLength {
-		return fmt.Errorf("%q has %d characters, at most %d are allowed", id, len(id), MaxIDLength)
-	}
-	for i := range len(id) {
-		c := id[i]
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (c != '-' && c != '_' || i == 0 || i == len(id)-1) {
-			return fmt.Errorf("%q: only a-z, 0-9 and inner '-' and '_' are allowed", id)
+	return src
+}
+
+// makeViews prepares forSignal, for the signals that not every sink takes.
+func (src *source) makeViews() {
+	for _, signal := range allSignals {
+		view := &source{def: src.def, redactor: src.redactor, dropped: src.dropped}
+		for i, s := range src.sinks {
+			at := slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })
+			if s.archive || src.def.Sinks[at].takes(signal) {
+				view.sinks = append(view.sinks, s)
+				view.allStored = append(view.allStored, src.allStored[i])
+				view.wait = view.wait || s.sync != SyncUnsafe
+			}
+		}
+		if len(view.sinks) < len(src.sinks) {
+			if src.views == nil {
+				src.views = make(map[Signal]*source)
+			}
+			src.views[signal] = view
 		}
 	}
-	return nil
 }

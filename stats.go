@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -15,33 +16,33 @@ import (
 type Stats struct {
 	// PendingBytes are row bytes in memory, LocalBytes stored bytes of the local level.
 	PendingBytes, LocalBytes int64
-	// StoreBytes is the size of the files of the local level, with space that waits to be reclaimed; see [buffer.Stats].
+	// StoreBytes is the size of the files of the local level, with space that waits to be reclaimed. See [buffer.Stats].
 	// 0 while the local level is being reopened.
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
-	// MaxDiskBytes bounds the waiting bytes of all sinks, MaxSinkBytes the waiting bytes of one sink: see [buffer.Tuning]. If the volume has
-	// less room, MaxDiskBytes is smaller: see [buffer.Stats].
+	// MaxDiskBytes bounds the waiting bytes of all sinks, MaxSinkBytes the waiting bytes of one sink. See [buffer.Tuning]. If the volume has
+	// less room, MaxDiskBytes is smaller. See [buffer.Stats].
 	MaxDiskBytes, MaxSinkBytes int64
-	// MaxPendingBytes bounds what is in memory and not yet on disk: see [buffer.Tuning].
+	// MaxPendingBytes bounds the bytes that are in memory and not yet on disk. See [buffer.Tuning].
 	MaxPendingBytes int64
-	// KeyRetention is how long the keys of calls are kept: see [buffer.Tuning].
+	// KeyRetention is how long the keys of calls are kept. See [buffer.Tuning].
 	KeyRetention time.Duration
-	// Retention is how long a file that fails is kept from its first failure on: see [buffer.Tuning].
+	// Retention is how long a file that fails is kept from its first failure on. See [buffer.Tuning].
 	Retention time.Duration
-	// MaxRowBytes bounds one row: see [Options].
+	// MaxRowBytes bounds one row. See [Options].
 	MaxRowBytes int
-	// Damages is the number of records of damage: see [buffer.Buffer.Damaged].
+	// Damages is the number of records of damage. See [buffer.Buffer.Damaged].
 	Damages int64
 	// Overloads counts the calls that were refused since Open because memory or disk was full.
 	Overloads int64
-	// RefusingSince is when the first call was refused because of MaxDiskBytes or a full volume: see [buffer.Stats].
+	// RefusingSince is when the first call was refused because of MaxDiskBytes or a full volume. See [buffer.Stats].
 	RefusingSince time.Time
-	// Commits, Uploads and Imports are how long they took: see [buffer.Stats].
+	// Commits, Uploads and Imports are how long they took. See [buffer.Stats].
 	Commits, Uploads, Imports buffer.Latency
 	// Dropped counts, by source, the records since Open that no enabled sink took.
 	Dropped map[string]int64
-	// Sinks are sorted by source and sink. A sink that is not defined any more stays listed.
+	// Sinks are sorted by source and sink. A sink that is no longer defined stays listed.
 	Sinks []SinkStats
 }
 
@@ -50,10 +51,10 @@ type SinkStats struct {
 	// Source and Sink are ids.
 	Source, Sink string
 	// SinkStats are the rows on each level, the files and the columns. Its ID is "source/sink". Its Refused says why the columns of
-	// the definition were refused, so that the sink keeps its earlier ones: see Table.Extend.
+	// the definition were refused, so that the sink keeps its earlier ones. See Table.Extend.
 	buffer.SinkStats
-	// Rejected counts, by reason, the records since Open that did not become rows: those in Quarantine too. Reasons are the names of [mapping.Reason],
-	// "rowTooLarge", and "failed": refused by an overload, not stored because of a failure, or of unknown outcome.
+	// Rejected counts, by reason, the records since Open that did not become rows, including the records in Quarantine. Reasons are the names of
+	// [mapping.Reason], "rowTooLarge", and "failed" for records refused by an overload, not stored because of a failure, or of unknown outcome.
 	Rejected map[string]int64
 }
 
@@ -95,7 +96,7 @@ func (r *rejections) byName() map[string]int64 {
 	for i := range r.byReason {
 		put(mapping.Reason(i).String(), r.byReason[i].Load())
 	}
-	put(reasonTooLarge, r.tooLarge.Load())
+	put(kept.TooLarge, r.tooLarge.Load())
 	put("failed", r.failed.Load())
 	return m
 }

@@ -16,23 +16,18 @@ var ErrOtherColumns = errors.New("the rows have other columns than the sink")
 
 const tailPosition = "tail:"
 
-// AppendTail stores rows that another engine has mapped, and that are lost with it, as new rows of a sink: pieces of
+// AppendTail stores rows that another engine has mapped, and that are lost with it, as new rows of a sink. The pieces come from
 // [buffer.Inspection.Tail], of that sink, in their order. It returns when they are acknowledged. Each piece is stored once under a name of up to 50
-// bytes, however often the call is repeated with the same pieces, also after a crash: the engine keeps under the name how many it has, until
+// bytes, however often the call is repeated with the same pieces, even after a crash, because the engine keeps under the name how many it has, until
 // [SinkHandle.EndTail]. stored are the rows of this call.
 //
-// The upload, the quarantine and the counters of the sink take them as any rows. Errors besides those of the buffer: [ErrUnknownSource],
-// [ErrDisabledSource], [ErrUnknownSink], [ErrOtherColumns], [ErrClosed].
+// The upload, the quarantine and the counters of the sink treat them like any rows. Errors in addition to the errors of the buffer:
+// [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], [ErrOtherColumns], [ErrClosed].
 func (h SinkHandle) AppendTail(ctx context.Context, name string, pieces []buffer.TailRows) (stored int64, err error) {
-	src, err := h.e.open(ctx, h.source)
+	_, s, err := h.open(ctx)
 	if err != nil {
 		return 0, err
 	}
-	at := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.id == h.sink && !s.archive })
-	if at < 0 {
-		return 0, unknownSink(h.source, h.sink)
-	}
-	s := src.sinks[at]
 	if !s.mapped(pieces) {
 		return 0, fmt.Errorf("%w %q of source %q", ErrOtherColumns, h.sink, h.source)
 	}
@@ -75,7 +70,11 @@ func (s *sink) mapped(pieces []buffer.TailRows) bool {
 // HasColumns reports whether [SinkHandle.AppendTail] accepts the columns of rows.
 func (h SinkHandle) HasColumns(pieces []buffer.TailRows) bool {
 	src := h.e.sources.get(h.source)
-	return src != nil && slices.ContainsFunc(src.sinks, func(s *sink) bool { return s.id == h.sink && !s.archive && s.mapped(pieces) })
+	if src == nil {
+		return false
+	}
+	s := src.sink(h.sink)
+	return s != nil && s.mapped(pieces)
 }
 
 // EndTail forgets how much [SinkHandle.AppendTail] has stored under a name. A later call of that would store everything again.

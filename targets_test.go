@@ -84,8 +84,8 @@ func TestTargets(t *testing.T) {
 			t.Errorf("sink %s is in target %q, its file in %q, want %q", s.Sink, s.Table.Target, s.Files[0].Table.Target, want)
 		}
 	}
-	if e.TargetOf(forebay.Table{Target: "lake"}) != driver.Target(lake) || e.TargetOf(forebay.Table{}) != e.Target() || e.TargetOf(forebay.Table{Target: "no"}) != nil {
-		t.Error("TargetOf does not return the targets of the options")
+	if o := e.Options(); o.TargetNamed("lake") != driver.Target(lake) || o.TargetNamed("") != o.Target || o.TargetNamed("no") != nil {
+		t.Error("TargetNamed does not return the targets of the options")
 	}
 	report, err := e.Verify(t.Context())
 	if err != nil || !report.OK() {
@@ -167,6 +167,94 @@ func TestTargetThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 	cancel()
 	<-waiting
+}
+
+// BenchmarkHungTarget measures how long a flush of 100 sinks takes whose imports take 2 ms each, alone and together with 20 sinks whose target hangs, in turn:
+//
+//	go test . -run '^$' -bench HungTarget -benchtime 50x
+//
+// hung/alone is the ratio of the medians.
+func BenchmarkHungTarget(b *testing.B) {
+	type side struct {
+		engine *forebay.Engine
+		took   []time.Duration
+	}
+	open := func(hung bool) *side {
+		mem, lake := buffertest.NewMemory(), buffertest.NewMemory()
+		begun := make(chan struct{}, 100)
+		lake.Before = func(ctx context.Context, c buffertest.Call) error {
+			if c.Op != buffertest.OpImport {
+				return nil
+			}
+			begun <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport {
+				<-time.After(2 * time.Millisecond)
+			}
+			return nil
+		}
+		e, err := forebay.Open("data", forebay.Options{
+			Staging: mem, Target: mem, Targets: map[string]driver.Target{"lake": lake}, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem()),
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		flushed := make(chan error, 1)
+		b.Cleanup(func() {
+			cancel()
+			if err := e.Close(); err != nil {
+				b.Error(err)
+			}
+			<-flushed
+		})
+		for id, targets := range map[string][]string{"web": make([]string, 100), "lake": slices.Repeat([]string{"lake"}, 20)} {
+			s := fan(targets...)
+			s.ID = id
+			for i := range s.Sinks {
+				s.Sinks[i].Table.ID = fmt.Sprint(id, "-", i)
+			}
+			if err := e.Define(b.Context(), s); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if !hung {
+			flushed <- nil
+			return &side{engine: e}
+		}
+		if _, err := e.Ingest(b.Context(), "lake", mapping.JSON([]byte(`{"text":"x"}`))); err != nil {
+			b.Fatal(err)
+		}
+		go func() { flushed <- e.Flush(ctx, "lake") }()
+		for range 4 { // all workers of the lake are busy
+			<-begun
+		}
+		return &side{engine: e}
+	}
+	sides := []*side{open(false), open(true)}
+	for b.Loop() {
+		for _, s := range sides {
+			begin := time.Now()
+			if _, err := s.engine.Ingest(b.Context(), "web", mapping.JSON([]byte(`{"text":"x"}`))); err != nil {
+				b.Fatal(err)
+			}
+			if err := s.engine.Flush(b.Context(), "web"); err != nil {
+				b.Fatal(err)
+			}
+			s.took = append(s.took, time.Since(begin))
+		}
+	}
+	var medians [2]float64
+	for i, s := range sides {
+		slices.Sort(s.took)
+		medians[i] = s.took[len(s.took)/2].Seconds() * 1000
+		b.ReportMetric(medians[i], []string{"alone", "hung"}[i]+"-ms")
+	}
+	b.ReportMetric(medians[1]/medians[0], "hung/alone")
+	b.ReportMetric(0, "ns/op")
 }
 
 // If a target hangs, all tables of other targets are checked, for any number of tables.
@@ -391,4 +479,23 @@ func ExampleTable_target() {
 	// Output:
 	// app: [Ada]
 	// lake: [{"user":{"name":"Ada"}}]
+}
+
+// A shadow whose table is in another target applies the limits of this target, and the sink keeps its own.
+func TestShadowHasTheLimitsOfItsTarget(t *testing.T) {
+	lake := narrow{buffertest.NewMemory(), datatype.Limits{MaxCell: 40}}
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Targets = map[string]driver.Target{"lake": lake} })
+	mustDefine(t, e, fan(""))
+	s, err := e.Sink("web", "sink-0").Shadow(t.Context(), fan("lake").Sinks[0], forebay.ShadowOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"short", strings.Repeat("x", 50)} {
+		if _, err := ingestText(t, e, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := s.Close(); r.Compared != 2 || r.Equal != 1 || r.OnlyCurrent != 1 || len(r.Errors) != 1 || r.Errors[0].Column != "text" || !r.Errors[0].Changed {
+		t.Errorf("got %+v, want that the lake rejects one of two records", r)
+	}
 }

@@ -46,7 +46,7 @@ func TestReceiptsLeadToRows(t *testing.T) {
 			t.Fatalf("slices %+v", list)
 		}
 		var cells []string
-		if err := e.ReadSlice(t.Context(), list[0].ID, func(row [][]byte) error {
+		if err := e.Buffer().ReadSlice(t.Context(), list[0].ID, func(row [][]byte) error {
 			cells = append(cells, string(row[0]))
 			return nil
 		}); err != nil || fmt.Sprint(cells) != "[1 2 3]" {
@@ -59,7 +59,7 @@ func TestReceiptsLeadToRows(t *testing.T) {
 		if err := e.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// The source is removed and its rows are in their tables: key and file are still known.
+		// The source is removed and its rows are in their tables. Key and file are still known.
 		if got, err := e.Receipts(t.Context(), "web", "k"); err != nil || !sameReceipts(got, want) {
 			t.Errorf("of a source that was removed: %+v, %v", got, err)
 		}

@@ -12,65 +12,39 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/recentcalls"
 )
 
 // tracing makes the spans of [Options.Tracer]. Calls are recent while their rows may not be imported yet. Uploads and imports find them by sink and time.
 type tracing struct {
 	tracer trace.Tracer
-	recent sync.Map // *recentCalls by name of the sink in the buffer
+	recent sync.Map // *recentcalls.Calls by name of the sink in the buffer
 }
 
-const (
-	// maxRecentCalls limits the sampled calls of a sink that uploads and imports can be linked to. Older calls are forgotten.
-	maxRecentCalls = 256
-	// maxLinks bounds the links of a span. With more calls, the links are spread evenly over them.
-	maxLinks = 32
-)
-
-// recentCalls are the last sampled calls that have put rows into a sink.
-type recentCalls struct {
-	mu    sync.Mutex
-	calls []recentCall // a ring once it is full
-	next  int
+// TracedCall is a call that has put rows into a sink. See [SinkHandle.TracedCalls].
+type TracedCall struct {
+	// At is when the rows of the call were accepted, in milliseconds.
+	At time.Time
+	// Span is the span of the call. Its trace is the trace of the caller or sender, if there is one.
+	Span trace.SpanContext
 }
 
-type recentCall struct {
-	at   int64 // when its rows were accepted, in Unix milliseconds
-	span trace.SpanContext
-}
-
-func (r *recentCalls) add(at time.Time, span trace.SpanContext) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	call := recentCall{at.UnixMilli(), span}
-	if len(r.calls) < maxRecentCalls {
-		r.calls = append(r.calls, call)
-		return
+// TracedCalls returns the last sampled calls that have put rows into the sink since the engine was opened, oldest first: 256 at most. Rows that were
+// accepted at the time of a call are in the files and slices whose Level has that time between FirstAt and LastAt. Without
+// Options.Tracer there are none. The caller owns the list.
+func (h SinkHandle) TracedCalls() []TracedCall {
+	if h.e.tracing == nil {
+		return nil
 	}
-	r.calls[r.next] = call
-	r.next = (r.next + 1) % maxRecentCalls
-}
-
-// links returns links to calls whose rows were accepted between two times, at most maxLinks, and how many calls there are.
-func (r *recentCalls) links(first, last time.Time) (links []trace.Link, calls int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.calls {
-		c := &r.calls[(r.next+i)%len(r.calls)]
-		if c.at < first.UnixMilli() || c.at > last.UnixMilli() {
-			continue
-		}
-		if calls++; calls <= maxRecentCalls {
-			links = append(links, trace.Link{SpanContext: c.span})
-		}
+	calls, ok := h.e.tracing.recent.Load(h.id())
+	if !ok {
+		return nil
 	}
-	if len(links) > maxLinks {
-		for i := range maxLinks {
-			links[i] = links[i*len(links)/maxLinks]
-		}
-		links = links[:maxLinks]
+	var list []TracedCall
+	for at, span := range calls.(*recentcalls.Calls).All() {
+		list = append(list, TracedCall{At: at, Span: span})
 	}
-	return links, calls
+	return list
 }
 
 // driverCall makes the span of an upload or import that has ended.
@@ -80,7 +54,7 @@ func (t *tracing) driverCall(e buffer.DriverEvent) {
 	}
 	end := time.Now()
 	source, sink, _ := strings.Cut(e.SinkID, "/")
-	links, calls := load[recentCalls](&t.recent, e.SinkID).links(e.FirstAt, e.LastAt)
+	links, calls := load[recentcalls.Calls](&t.recent, e.SinkID).Links(e.FirstAt, e.LastAt)
 	attributes := []attribute.KeyValue{
 		attribute.String("forebay.source", source), attribute.String("forebay.sink", sink), attribute.String("forebay.file", e.FileID),
 		attribute.Int64("forebay.rows", e.Rows), attribute.Int64("forebay.bytes", e.Bytes),
@@ -117,8 +91,9 @@ type callSpan struct {
 	*tracing
 	ctx    context.Context
 	span   trace.Span
-	waited time.Duration // for room
-	room   time.Time     // when the current wait began
+	caller trace.SpanContext // the parent of span
+	waited time.Duration     // for room
+	room   time.Time         // when the current wait began
 }
 
 // traced returns the intake of one call with its span.
@@ -127,7 +102,7 @@ func (in Intake) traced(ctx context.Context, sourceID string) (context.Context, 
 	if t == nil {
 		return ctx, in
 	}
-	s := &callSpan{tracing: t}
+	s := &callSpan{tracing: t, caller: trace.SpanContextFromContext(ctx)}
 	s.ctx, s.span = t.tracer.Start(ctx, "forebay.ingest", trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attribute.String("forebay.source", sourceID)))
 	in.span = s
 	return s.ctx, in
@@ -152,7 +127,7 @@ func (s *callSpan) took(sinkID string, at time.Time) {
 		return
 	}
 	if c := s.span.SpanContext(); c.IsSampled() {
-		load[recentCalls](&s.recent, sinkID).add(at, c)
+		load[recentcalls.Calls](&s.recent, sinkID).Add(at, c)
 	}
 }
 
@@ -181,7 +156,7 @@ func (s *callSpan) end(records int, sinks []string, outcome string, err error) {
 	s.span.End()
 }
 
-// endResults is end for the results of records: the outcome is the worst of them.
+// endResults is end for the results of records. The outcome is the worst of them.
 func (s *callSpan) endResults(results []Result, err error) {
 	if s == nil {
 		return

@@ -2,7 +2,6 @@ package forebay_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,113 +9,24 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/embedded"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/internal/spantest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
 
-// spans is a tracer that keeps its spans.
-type spans struct {
-	embedded.Tracer
-	unsampled atomic.Bool
-	mu        sync.Mutex
-	all       []*span
-}
-
-type span struct {
-	noop.Span
-	of           *spans
-	name         string
-	context      trace.SpanContext
-	parent       trace.SpanContext
-	links        []trace.Link
-	attributes   map[attribute.Key]attribute.Value
-	status       codes.Code
-	begin, ended time.Time
-	ends         int
-}
-
-func (t *spans) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
-	c := trace.NewSpanStartConfig(opts...)
-	s := &span{of: t, name: name, links: c.Links(), attributes: make(map[attribute.Key]attribute.Value), begin: c.Timestamp()}
-	if !c.NewRoot() {
-		s.parent = trace.SpanContextFromContext(ctx)
-	}
-	s.set(c.Attributes())
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.all = append(t.all, s)
-	config := trace.SpanContextConfig{TraceID: s.parent.TraceID()}
-	if !config.TraceID.IsValid() {
-		binary.BigEndian.PutUint64(config.TraceID[:], uint64(len(t.all)))
-	}
-	binary.BigEndian.PutUint64(config.SpanID[:], uint64(len(t.all)))
-	if !t.unsampled.Load() {
-		config.TraceFlags = trace.FlagsSampled
-	}
-	s.context = trace.NewSpanContext(config)
-	return trace.ContextWithSpan(ctx, s), s
-}
-
-func (s *span) set(list []attribute.KeyValue) {
-	for _, a := range list {
-		s.attributes[a.Key] = a.Value
-	}
-}
-
-func (s *span) SpanContext() trace.SpanContext { return s.context }
-func (s *span) SetAttributes(list ...attribute.KeyValue) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.set(list)
-}
-
-func (s *span) SetStatus(c codes.Code, _ string) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.status = c
-}
-
-func (s *span) End(opts ...trace.SpanEndOption) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.ends++
-	config := trace.NewSpanEndConfig(opts...)
-	s.ended = config.Timestamp()
-}
-
-// named returns the spans of a name.
-func (t *spans) named(name string) (list []*span) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, s := range t.all {
-		if s.name == name {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-func (s *span) String() string {
-	return fmt.Sprintf("%s %v status %v links %d ends %d", s.name, s.attributes, s.status, len(s.links), s.ends)
-}
-
-func openTraced(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *spans) {
+func openTraced(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine, *buffertest.Memory, *spantest.Tracer) {
 	t.Helper()
-	tracer := new(spans)
+	tracer := new(spantest.Tracer)
 	e, mem := openMemory(t, append(change, func(o *forebay.Options) { o.Tracer = tracer })...)
 	return e, mem, tracer
 }
@@ -129,19 +39,19 @@ func TestTraceOfCalls(t *testing.T) {
 	good, bad := mapping.JSON([]byte(`{"id":"a","user":{"name":"Ada"}}`)), mapping.JSON([]byte(`{}`))
 	check := func(n int, records int64, outcome string, failed bool) {
 		t.Helper()
-		list := tracer.named("forebay.ingest")
+		list := tracer.Named("forebay.ingest")
 		if len(list) != n {
 			t.Fatalf("there are %d spans of calls, want %d: %v", len(list), n, list)
 		}
 		s := list[n-1]
-		sinks := s.attributes["forebay.sinks"].AsStringSlice()
-		if s.parent.SpanID() != caller.SpanContext().SpanID() || s.ends != 1 || s.attributes["forebay.source"].AsString() != "web" || (s.status == codes.Error) != failed ||
-			s.attributes["forebay.outcome"].AsString() != outcome || s.attributes["forebay.records"].AsInt64() != records || records > 0 && !slices.Equal(sinks, []string{"users", "raw"}) {
+		sinks := s.Attributes["forebay.sinks"].AsStringSlice()
+		if s.Parent.SpanID() != caller.SpanContext().SpanID() || s.Ends != 1 || s.Attributes["forebay.source"].AsString() != "web" || (s.Status == codes.Error) != failed ||
+			s.Attributes["forebay.outcome"].AsString() != outcome || s.Attributes["forebay.records"].AsInt64() != records || records > 0 && !slices.Equal(sinks, []string{"users", "raw"}) {
 			t.Errorf("got the span %v, want %d records with outcome %s", s, records, outcome)
 		}
-		for _, c := range tracer.named("forebay.commit") {
-			if c.ends != 1 || !c.parent.IsValid() {
-				t.Errorf("got the commit %v of %v", c, c.parent.SpanID())
+		for _, c := range tracer.Named("forebay.commit") {
+			if c.Ends != 1 || !c.Parent.IsValid() {
+				t.Errorf("got the commit %v of %v", c, c.Parent.SpanID())
 			}
 		}
 	}
@@ -164,10 +74,10 @@ func TestTraceOfCalls(t *testing.T) {
 	_, err = e.WaitForRoom().Ingest(ctx, "web", good)
 	check(7, 1, "stored", err != nil)
 	_, err = e.WaitForRoom().IngestBatch(ctx, "none", nil)
-	if list := tracer.named("forebay.ingest"); err == nil || list[7].ends != 1 || list[7].status != codes.Error || list[7].attributes["forebay.outcome"].AsString() != "failed" {
+	if list := tracer.Named("forebay.ingest"); err == nil || list[7].Ends != 1 || list[7].Status != codes.Error || list[7].Attributes["forebay.outcome"].AsString() != "failed" {
 		t.Errorf("got %v for a source that is not defined", list[7])
 	}
-	if n := len(tracer.named("forebay.commit")); n != 6 {
+	if n := len(tracer.Named("forebay.commit")); n != 6 {
 		t.Errorf("there are %d spans of commits, want one for each call that waits: 6", n)
 	}
 }
@@ -195,18 +105,18 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	flush()
-	call := tracer.named("forebay.ingest")[0].context
-	uploads, imports := tracer.named("forebay.upload"), tracer.named("forebay.import")
+	call := tracer.Named("forebay.ingest")[0].Context
+	uploads, imports := tracer.Named("forebay.upload"), tracer.Named("forebay.import")
 	if len(uploads) != 1 || len(imports) != 2 {
 		t.Fatalf("got %v and %v, want an upload, a failed import and an import", uploads, imports)
 	}
 	for _, s := range slices.Concat(uploads, imports) {
-		if len(s.links) != 1 || s.links[0].SpanContext.SpanID() != call.SpanID() || s.ends != 1 || s.parent.IsValid() || s.attributes["forebay.sink"].AsString() != "users" ||
-			s.attributes["forebay.rows"].AsInt64() != 1 || s.attributes["forebay.file"].AsString() == "" || s.begin.IsZero() || s.ended.Before(s.begin) {
+		if len(s.Links) != 1 || s.Links[0].SpanContext.SpanID() != call.SpanID() || s.Ends != 1 || s.Parent.IsValid() || s.Attributes["forebay.sink"].AsString() != "users" ||
+			s.Attributes["forebay.rows"].AsInt64() != 1 || s.Attributes["forebay.file"].AsString() == "" || s.Begin.IsZero() || s.Ended.Before(s.Begin) {
 			t.Errorf("got %v, want a link to the call", s)
 		}
 	}
-	if imports[0].status != codes.Error || imports[1].status == codes.Error {
+	if imports[0].Status != codes.Error || imports[1].Status == codes.Error {
 		t.Errorf("got %v, want a failure and then a success", imports)
 	}
 
@@ -219,20 +129,20 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tracer.unsampled.Store(true)
+	tracer.Unsampled.Store(true)
 	for range 5 {
 		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
 			t.Fatal(err)
 		}
 	}
 	flush()
-	imports = tracer.named("forebay.import")
+	imports = tracer.Named("forebay.import")
 	last := imports[len(imports)-1]
-	if len(last.links) != 32 || last.attributes["forebay.rows"].AsInt64() != 105 || last.attributes["forebay.linked_of"].AsInt64() != 100 {
+	if len(last.Links) != 32 || last.Attributes["forebay.rows"].AsInt64() != 105 || last.Attributes["forebay.linked_of"].AsInt64() != 100 {
 		t.Errorf("got %v, want 32 links of 100 sampled calls", last)
 	}
 	seen := make(map[trace.SpanID]bool)
-	for _, l := range last.links {
+	for _, l := range last.Links {
 		if id := l.SpanContext.SpanID(); seen[id] || id == call.SpanID() || !l.SpanContext.IsSampled() {
 			t.Errorf("link to %v is wrong or there twice", id)
 		} else {
@@ -269,36 +179,140 @@ func TestTraceOfAWaitForRoom(t *testing.T) {
 		if err := errors.Join(<-done, <-flushed); err != nil {
 			t.Fatal(err)
 		}
-		calls := tracer.named("forebay.ingest")
-		if waited := calls[2].attributes["forebay.room.wait"].AsFloat64(); len(calls) != 3 || waited < 3 || waited > 60 {
+		calls := tracer.Named("forebay.ingest")
+		if waited := calls[2].Attributes["forebay.room.wait"].AsFloat64(); len(calls) != 3 || waited < 3 || waited > 60 {
 			t.Errorf("the calls are %v, want that the third has waited for 3 s or a little more", calls)
 		}
-		if waited := calls[0].attributes["forebay.room.wait"].AsFloat64(); waited > 1 {
+		if waited := calls[0].Attributes["forebay.room.wait"].AsFloat64(); waited > 1 {
 			t.Errorf("the first call has waited for %v s, want none", waited)
 		}
 	})
 }
 
-// The recipe of docs/metrics.md for the trace id of the sender.
-func TestTraceIDOfTheSenderAsAColumn(t *testing.T) {
-	m, err := mapping.Compile(mapping.Columns{mapping.UUID("id"), mapping.Template("trace_id",
-		`local h = Header("traceparent", ""); if std.length(h) == 55 then std.substr(h, 3, 32) else null`, mapping.DataType(datatype.String))}, mapping.Options{})
+// traceColumns are the recipe of docs/metrics.md.
+func traceColumns() mapping.Columns {
+	const part = `local p = std.split(Header("traceparent", ""), "-"); if std.length(p) > 3 && std.length(p[%d]) == %d then p[%[1]d] else null`
+	return mapping.Columns{
+		mapping.Template("trace_id", fmt.Sprintf(part, 1, 32), mapping.DataType(datatype.String)),
+		mapping.Template("span_id", fmt.Sprintf(part, 2, 16), mapping.DataType(datatype.String)),
+	}
+}
+
+func TestTraceOfTheSenderAsColumns(t *testing.T) {
+	docs, err := os.ReadFile("docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := mapping.JSON([]byte(`{}`))
-	r.Header = http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
-	if c := m.Cells(r)[1]; c.Err != nil || c.Value != "0af7651916cd43dd8448eb211c80319c" {
-		t.Errorf("got %+v", c)
+	for _, c := range traceColumns() {
+		if !strings.Contains(string(docs), c.Template.Content) {
+			t.Errorf("docs/metrics.md lacks the template of %s", c.Name)
+		}
 	}
-	if c := m.Cells(mapping.JSON([]byte(`{}`)))[1]; c.Err != nil || !c.Null {
-		t.Errorf("got %+v without the header, want NULL", c)
+	m, err := mapping.Compile(traceColumns(), mapping.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, want := range map[string][2]string{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01":      {"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"},
+		"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more": {"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"},
+		"":        {},
+		"garbage": {},
+		"00-0af7651916cd43dd8448eb211c80319-b7ad6b716920333-01": {},
+		"---": {},
+	} {
+		r := mapping.JSON([]byte(`{}`))
+		if header != "" {
+			r.Header = http.Header{"Traceparent": {header}}
+		}
+		for i, c := range m.Cells(r) {
+			if c.Err != nil || c.Null != (want[i] == "") || c.Value != want[i] {
+				t.Errorf("header %q: got %+v, want %q", header, c, want[i])
+			}
+		}
+	}
+}
+
+// A record without headers, such as a Go value, has the span of the caller in the columns of the sender, with and without a tracer. The columns
+// ask for it. Other sources have no header. The record of the caller stays as it is, and a record with headers has its own.
+func TestTraceOfTheCallerAsColumns(t *testing.T) {
+	type order struct {
+		N int `json:"n"`
+	}
+	for _, tracer := range []trace.Tracer{nil, new(spantest.Tracer)} {
+		e, mem := openMemory(t, func(o *forebay.Options) { o.Tracer = tracer })
+		columns := append(traceColumns(), mapping.Path("n", "n"))
+		all := forebay.Sink{ID: "all", Table: forebay.Table{ID: "all", Columns: mapping.Columns{mapping.Headers("headers")}}}
+		mustDefine(t, e, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "rows", Table: forebay.Table{ID: "rows", Columns: columns}}}})
+		mustDefine(t, e, forebay.Source{ID: "other", Sinks: []forebay.Sink{all}})
+		orders, err := forebay.Typed[order](e, "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, caller := new(spantest.Tracer).Start(t.Context(), "caller")
+		span := caller.SpanContext()
+		bare, own := mapping.JSON([]byte(`{"n":2}`)), mapping.JSON([]byte(`{"n":3}`))
+		own.Header = http.Header{}
+		records := []*mapping.Record{bare, own}
+		_, err1 := orders.Ingest(ctx, order{1})
+		_, err2 := e.IngestBatch(ctx, "web", records)
+		_, err3 := e.IngestAtomic(ctx, "web", forebay.Batch{Records: slices.Values(records)})
+		_, err4 := e.Ingest(t.Context(), "web", mapping.From(order{4}))
+		_, err5 := e.Ingest(ctx, "other", mapping.From(order{5}))
+		if err := errors.Join(err1, err2, err3, err4, err5, e.FlushAll(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if bare.Header != nil || len(own.Header) != 0 {
+			t.Errorf("the headers are %v and %v after the call", bare.Header, own.Header)
+		}
+		for _, row := range mem.Rows("rows") {
+			want := [2]string{span.TraceID().String(), span.SpanID().String()}
+			if row[2] == "3" || row[2] == "4" {
+				want = [2]string{buffertest.Null, buffertest.Null}
+			}
+			if row[0] != want[0] || row[1] != want[1] {
+				t.Errorf("tracer %v: row %q, want %q", tracer != nil, row, want)
+			}
+		}
+		if rows := mem.Rows("rows"); len(rows) != 6 {
+			t.Errorf("rows %q, want 6", rows)
+		}
+		if rows := mem.Rows("other"); len(rows) > 0 || mem.Rows("all")[0][0] != "{}" {
+			t.Errorf("rows %q of a source that does not ask", mem.Rows("all"))
+		}
+	}
+}
+
+// The sampled calls of a sink are listed, oldest first, and the last ones if there are many.
+func TestTracedCalls(t *testing.T) {
+	e, _, tracer := openTraced(t)
+	mustDefine(t, e, events())
+	if list := e.Sink("web", "users").TracedCalls(); len(list) != 0 {
+		t.Errorf("got %v before the first call", list)
+	}
+	record, begin := mapping.JSON([]byte(`{"id":"a","user":{"name":"Ada"}}`)), time.Now().Truncate(time.Millisecond)
+	for range 300 {
+		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, calls := e.Sink("web", "users").TracedCalls(), tracer.Named("forebay.ingest")
+	if len(list) != 256 {
+		t.Fatalf("%d calls are known, want 256", len(list))
+	}
+	for i, c := range list {
+		if !c.Span.Equal(calls[i+44].Context) || c.At.Before(begin) || c.At.After(time.Now()) {
+			t.Fatalf("call %d is %v", i, c)
+		}
+	}
+	without, _ := openMemory(t)
+	if list := without.Sink("web", "users").TracedCalls(); list != nil {
+		t.Errorf("got %v without a tracer", list)
 	}
 }
 
 // A call is a child of the span of the caller. Programs pass the tracer of their SDK in place of this tracer.
 func ExampleOptions_tracer() {
-	tracer := new(spans)
+	tracer := new(spantest.Tracer)
 	dir, err := os.MkdirTemp("", "forebay")
 	if err != nil {
 		panic(err)
@@ -320,8 +334,8 @@ func ExampleOptions_tracer() {
 	if err := e.Flush(ctx, "web"); err != nil {
 		panic(err)
 	}
-	for _, s := range tracer.all {
-		fmt.Println(s.name, len(s.links))
+	for _, s := range tracer.All() {
+		fmt.Println(s.Name, len(s.Links))
 	}
 
 	// Output:
@@ -333,7 +347,7 @@ func ExampleOptions_tracer() {
 
 // After Forget no data of a sink stays in memory, so that sources may be added and removed for years.
 func TestTracedSinkIsForgotten(t *testing.T) {
-	e, _ := openMemory(t, func(o *forebay.Options) { o.Tracer = new(spans) })
+	e, _ := openMemory(t, func(o *forebay.Options) { o.Tracer = new(spantest.Tracer) })
 	mustDefine(t, e, fan(""))
 	if _, err := ingestText(t, e, "x"); err != nil {
 		t.Fatal(err)

@@ -1,13 +1,14 @@
-// Command bench measures Forebay beside the limits of the machine it runs on.
+// Command bench measures Forebay against the limits of the machine it runs on.
 //
 //	go run ./bench                                  everything, as a table
 //	go run ./bench -run 'ingest/sync/1KB' -json     one object per scenario and line
 //	go run ./bench -list                            names of all scenarios
+//	go run ./bench where                            CPU time of a row by stage, from the call to the table
 //	go run ./bench report                           a page with plots for people, in the folder report
 //
 // Each scenario is measured once a round, in turn with its limit (what the disk allows for the same syncs) and its
 // baselines (simpler programs for a part of the same work), and the medians over the rounds are reported. Ratios hold
-// on a noisy machine, absolute figures do not. After each measurement the stored rows are counted; a missing one fails
+// on a noisy machine, absolute figures do not. After each measurement the stored rows are counted. A missing one fails
 // the run. docs/internals/benchmarks.md explains every scenario and field.
 package main
 
@@ -39,6 +40,9 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) (err error) {
 	if len(args) > 0 && args[0] == childCommand {
 		return runChild(ctx, args[1:], stdout)
+	}
+	if len(args) > 0 && args[0] == whereCommand {
+		return runWhere(ctx, args[1:], stdout, stderr)
 	}
 	command := strings.TrimSpace("go run ./bench " + strings.Join(args, " "))
 	asPage := len(args) > 0 && args[0] == reportCommand
@@ -110,7 +114,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if len(cores) > 0 {
 		all, re = onCores(all, re, cores), regexp.MustCompile("")
 	}
-	if *profiles != "" { // what is beside a scenario would be in its profiles
+	if *profiles != "" { // comparisons would be in the profiles of the scenario
 		for i := range all {
 			all[i] = all[i].bare()
 		}
@@ -173,7 +177,7 @@ func run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	return writeTable(stdout, shown.results)
 }
 
-// onlyModelled returns an error that names what would go to the real disk.
+// onlyModelled returns an error that names the scenarios that would use the real disk.
 func onlyModelled(plans []plan) error {
 	for _, p := range plans {
 		for _, s := range p.selected {

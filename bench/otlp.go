@@ -82,11 +82,11 @@ func setAttributes(a pcommon.Map, n int) {
 func traceID(n int) pcommon.TraceID { return pcommon.TraceID{1, byte(n >> 8), byte(n), 15: 1} }
 func spanID(n int) pcommon.SpanID   { return pcommon.SpanID{1, byte(n >> 8), byte(n), 7: 1} }
 
-// telemetryTime is now: an engine recognises a repeated request by what its records say while they are younger than a day.
+// telemetryTime is now because an engine recognises a repeated request by the content of its records while they are younger than a day.
 func telemetryTime() pcommon.Timestamp { return pcommon.NewTimestampFromTime(time.Now()) }
 
 // requestMark is in each request once. The load generator writes another number in its place each time, because no exporter sends the same
-// request again, and what is repeated is not stored.
+// request again, and a repeated request is not stored.
 var requestMark = pcommon.SpanID{0xf0, 0x9d, 0x91, 0x8a, 0xb7, 0x6c, 0x2e, 0x53}
 
 // logBatch has records whose bodies are texts of the given size.
@@ -226,27 +226,18 @@ func (t telemetry) rows(dst []byte, m *mapping.Mapper, rec *mapping.Record, data
 
 // documents reads a request as the handlers do.
 func documents(signal forebay.Signal, data []byte) (iter.Seq[mapping.FieldDocument], error) {
+	read := otlpflat.EncodedTraces
 	switch signal {
 	case forebay.SignalLogs:
-		docs, _, ok := otlpflat.EncodedLogs(data)
-		if !ok {
-			return nil, errors.New("the request is not one that exporters send")
-		}
-		return docs, nil
+		read = otlpflat.EncodedLogs
 	case forebay.SignalMetrics:
-		return decoded((&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics, otlpflat.Metrics, data)
+		read = otlpflat.EncodedMetrics
 	}
-	return decoded((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces, otlpflat.Traces, data)
-}
-
-func decoded[B any](
-	unmarshal func([]byte) (B, error), flatten func(B) iter.Seq[mapping.FieldDocument], data []byte,
-) (iter.Seq[mapping.FieldDocument], error) {
-	batch, err := unmarshal(data)
-	if err != nil {
-		return nil, err
+	docs, _, ok := read(data)
+	if !ok {
+		return nil, errors.New("the request is not one that exporters send")
 	}
-	return flatten(batch), nil
+	return docs, nil
 }
 
 func (t telemetry) rowBytes() int {

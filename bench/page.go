@@ -34,7 +34,7 @@ type section struct {
 	plots       []plotOf
 }
 
-// plotOf says what a plot shows of each result; ok is false for a result without it.
+// plotOf returns the bar that a plot shows for each result, and ok is false for a result without one.
 type plotOf struct {
 	file, title, unit string
 	bar               func(result) (b bar, ok bool)
@@ -52,20 +52,20 @@ func sections() []section {
 		{
 			title:   "Ingestion",
 			pattern: regexp.MustCompile(`^ingest/(sync|submit)/(150B|1KB)(/callers=(1|1024))?$`),
-			text: "Each event is mapped to a row, and its caller waits until the row is on disk. `submit` has 16 callers with 64 events under way each; the others have " +
+			text: "Each event is mapped to a row, and its caller waits until the row is on disk. `submit` has 16 callers with 64 events in flight each; the others have " +
 				"64 callers unless their name says another number. The limit is a file to which groups of as many rows are appended and synced, without anything else; " +
 				"`rawfile` is a program that does that for as many callers, and `pebble_set` one that stores each row under its own key.",
 			plots: []plotOf{
 				throughput("ingestion.svg", "Rows a second, each confirmed from disk"),
 				{
-					file: "latency.svg", title: "Time to the answer: median, and the mark at p99", unit: "ms",
+					file: "latency.svg", title: "Time to the response: median, and the mark at p99", unit: "ms",
 					bar:  func(r result) (bar, bool) { return bar{value: r.P50, mark: &r.P99}, r.P50 > 0 },
 					text: func(b bar) string { return short(b.value) + " (p99 " + short(*b.mark) + ")" },
 				},
 			},
 		},
 		{
-			title:   "Batches, and rows that nobody waits for",
+			title:   "Batches, and rows without a waiting caller",
 			pattern: regexp.MustCompile(`^ingest/(sync-batch|nosync)/(150B|1KB)$`),
 			text:    "`sync-batch` has 64 callers that wait for 100 events at a time. `nosync` has 64 that do not wait for the disk (`SyncUnsafe`).",
 			plots:   []plotOf{throughput("batches.svg", "Rows a second")},
@@ -73,7 +73,7 @@ func sections() []section {
 		{
 			title:   "Mapping",
 			pattern: regexp.MustCompile(`^map/`),
-			text:    "An event becomes a row on one core, without a disk. `typed` has columns with types, beside the same columns without.",
+			text:    "An event becomes a row on one core, without a disk. `typed` has columns with types and is compared with the same columns without types.",
 			plots: []plotOf{{file: "mapping.svg", title: "CPU time of a row", unit: "ns", bar: func(r result) (bar, bool) {
 				return bar{value: value(r.CPUPerRow)}, r.CPUPerRow != nil
 			}, text: ofLimit}},
@@ -81,7 +81,7 @@ func sections() []section {
 		{
 			title:   "HTTP",
 			pattern: regexp.MustCompile(`^http/`),
-			text: "`single` has one event a request, over 64 kept connections, from a client in a process of its own. Its limit is a handler behind net/http that reads the body " +
+			text: "`single` has one event a request, over 64 kept connections, from a client in a separate process. Its limit is a handler of net/http that reads the body " +
 				"and stores nothing. `ndjson` has 500 events a request.",
 			plots: []plotOf{throughput("http.svg", "Rows a second, each confirmed from disk")},
 		},
@@ -96,7 +96,7 @@ func sections() []section {
 	}
 }
 
-// reportPattern chooses what a report measures by default; the disk is measured with every report.
+// reportPattern selects the scenarios of a report by default. The disk is measured with every report.
 const (
 	reportPattern = `^ingest/(sync|submit)/(150B|1KB)(/callers=(1|1024))?$|^ingest/(sync-batch|nosync)/(150B|1KB)$|^map/(row|row/150B|path|template)(/typed)?$|` +
 		`^http/(single|ndjson)/(150B|1KB)$|^otlp/(logs/150B|logs/1KB|metrics|traces|tables/(logs/150B|metrics|traces))$|^extract/engine$|^reopen$`
@@ -130,7 +130,7 @@ func thisMachine(dir string) machine {
 type page struct {
 	machine machine
 	results []result
-	// other is what was measured elsewhere, by scenario, and otherMachine where; nil for no comparison.
+	// other has results measured elsewhere, by scenario, and otherMachine their machine, or nil for no comparison.
 	other        map[string]result
 	otherMachine machine
 }
@@ -177,13 +177,13 @@ func (p *page) write(folder string) error {
 func (p *page) render() map[string][]byte {
 	files := map[string][]byte{}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Report\n\nWhat Forebay does on one machine, beside the limits of that machine. `go run ./bench report` made this page, its plots and `%s`.\n\n", resultsFile)
+	fmt.Fprintf(&b, "# Report\n\nThe performance of Forebay on one machine, compared with the limits of that machine. `go run ./bench report` made this page, its plots and `%s`.\n\n", resultsFile)
 	fmt.Fprintf(&b, "Compare ratios, not absolute numbers, and mind the spread: the distance between the best and the worst round, relative to the median. "+
-		"Each figure is the median of the rounds, and each ratio the median of the ratios within a round, so a ratio is not always the quotient of the two figures beside it.\n")
-	fmt.Fprintf(&b, "`go run ./bench report -compare FOLDER/%s` measures your machine beside the one of another report.\n\n", resultsFile)
+		"Each figure is the median of the rounds, and each ratio the median of the ratios within a round, so a ratio is not always the quotient of the two figures in its row.\n")
+	fmt.Fprintf(&b, "`go run ./bench report -compare FOLDER/%s` measures your machine and compares it with a different report.\n\n", resultsFile)
 	p.writeMachine(&b)
 	disk := regexp.MustCompile(reportDisk)
-	rest := slices.DeleteFunc(slices.Clone(p.results), func(r result) bool { return disk.MatchString(r.Scenario) }) // it stands beside the machine
+	rest := slices.DeleteFunc(slices.Clone(p.results), func(r result) bool { return disk.MatchString(r.Scenario) }) // the page shows it with the machine
 	for _, s := range sections() {
 		var own []result
 		rest = slices.DeleteFunc(rest, func(r result) bool {
@@ -329,7 +329,7 @@ func (p *page) writeResults(b *bytes.Buffer, results []result) {
 	}
 }
 
-// writeMissed lists the goals that were not reached: a report that hides them helps nobody.
+// writeMissed lists the missed goals because a report that hides them is useless.
 func (p *page) writeMissed(b *bytes.Buffer) {
 	var missed []string
 	met := 0

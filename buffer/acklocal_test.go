@@ -170,7 +170,7 @@ func TestAckLocalIsBounded(t *testing.T) {
 	})
 }
 
-// After a crash the next process appends what the log lacks, from the copies on its disk, and gives up the copies then.
+// After a crash the next process appends the missing batches to the log from the copies on its disk, and then deletes the copies.
 func TestAckLocalSurvivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -224,7 +224,7 @@ func TestVoidRowsAreCounted(t *testing.T) {
 	for _, way := range []string{"append", "reopening", "next process"} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const line = "locally acknowledged rows missing in the changelog"
+				const line = "locally acknowledged rows missing from the changelog"
 				mem, log := buffertest.NewMemory(), newFakeLog(t)
 				disk := disktest.New(t)
 				var broken atomic.Bool

@@ -36,26 +36,37 @@ type Mover struct {
 	Epoch             uint64
 }
 
-// Arrival says how many records of another engine arrive.
+// Arrival says how many records and files of another engine arrive.
 type Arrival struct {
 	// Mover is the argument of [Buffer.ReceiveRejected].
 	Mover
 	Records int
+	// Files counts the files that [Buffer.ReceiveFiles] has copied.
+	Files int
 }
 
-// Arrivals returns the records that arrive, by instance and epoch.
+// Arrivals returns the records and files that arrive, by instance and epoch.
 func (b *Buffer) Arrivals() []Arrival {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	counts := map[format.Arrival]int{}
+	counts := map[format.Arrival]*Arrival{}
+	of := func(from format.Arrival) *Arrival {
+		if counts[from] == nil {
+			counts[from] = &Arrival{Mover: Mover(from)}
+		}
+		return counts[from]
+	}
 	for _, s := range b.mu.sinks {
 		for i := range s.arriving {
-			counts[s.arriving[i].from]++
+			of(s.arriving[i].from).Records++
+		}
+		for i := range s.arrivingFiles {
+			of(s.arrivingFiles[i].rec.From).Files++
 		}
 	}
 	list := make([]Arrival, 0, len(counts))
-	for from, n := range counts {
-		list = append(list, Arrival{Mover(from), n})
+	for _, a := range counts {
+		list = append(list, *a)
 	}
 	slices.SortFunc(list, func(a, b Arrival) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Epoch, b.Epoch))
@@ -72,6 +83,8 @@ const arrivalRecords = 1000
 //
 // Errors: an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed], the error of ctx.
 // After an error call EndArrival, or repeat the call.
+//
+// For the files that wait see [Buffer.ReceiveFiles].
 func (b *Buffer) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (records int, err error) {
 	if other == nil || other.store == nil || by.Instance == "" {
 		return 0, errors.New("buffer: the records of an open buffer move, and the mover names its instance")
@@ -138,13 +151,7 @@ func (b *Buffer) roomToReceive(ctx context.Context, sinkID string, list []held) 
 	}
 	var full error
 	err := b.do(ctx, func(t *txn) {
-		s := b.mu.sinks[sinkID]
-		if s == nil {
-			b.mu.lastSink++
-			s = &sinkState{num: b.mu.lastSink, id: sinkID, rec: format.Sink{ID: sinkID, Dropped: true}}
-			b.mu.sinks[sinkID], b.mu.byNum[s.num] = s, s
-			t.touchSink(s)
-		}
+		s := t.sinkNamed(sinkID)
 		t.upgrade(format.Others)
 		q := &s.rec.Quarantine
 		if q.MaxAge == 0 {
@@ -161,7 +168,7 @@ func (b *Buffer) roomToReceive(ctx context.Context, sinkID string, list []held) 
 	return full
 }
 
-// arrivingRecord is a record as the other engine has it: as it came, and as it was edited last.
+// arrivingRecord is a record as the other engine has it, both as it arrived and as it was edited last.
 type arrivingRecord struct {
 	head         *format.Reject
 	came, edited []byte
@@ -220,8 +227,9 @@ func (b *Buffer) receiveSome(ctx context.Context, sinkID string, records []arriv
 	})
 }
 
-// EndArrival ends the arrival of the records of an instance, durably. With accept they join the quarantines of their sinks, else they are
-// deleted. It does nothing if no record arrives from there. After an error repeat it with the same decision.
+// EndArrival ends the arrival of the records and files of an instance, durably. With accept the records join the quarantines of their sinks, and the
+// files are imported by this buffer. Otherwise they are deleted. It does nothing if nothing arrives from there. After an error repeat it with the same
+// decision.
 func (b *Buffer) EndArrival(ctx context.Context, instance string, accept bool) error {
 	b.mu.RLock()
 	var ids []string
@@ -242,6 +250,11 @@ func (b *Buffer) EndArrival(ctx context.Context, instance string, accept bool) e
 			})
 		}
 		errs = append(errs, err)
+	}
+	if accept {
+		errs = append(errs, b.acceptFiles(ctx, instance))
+	} else {
+		errs = append(errs, b.dropFiles(ctx, instance))
 	}
 	return errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// An attempt is one call of a driver, on a goroutine of its own. Whatever the driver does (panic, end its goroutine, ignore
+// An attempt is one call of a driver, on a separate goroutine. Whatever the driver does (panic, end its goroutine, ignore
 // its context, return an error whose methods panic) is a failure of this attempt alone.
 //
 //	           call returns                       ┌─▶ succeeded or failed
@@ -25,18 +25,18 @@ import (
 //	left alone (counts as failed) ──▶ call returns ──▶ late
 //
 // The caller and the call's goroutine share two things. outcome has room for one value, so the call never waits for anyone.
-// decided is set once: by the call when it returns, or by the caller when it leaves the call alone. Whoever finds it set knows
-// that the other was first: exactly then the end is late. left is called before the caller decides and late at most once,
-// so a count that left raises and late lowers never goes below zero.
+// decided is set once, by the call when it returns, or by the caller when it leaves the call alone. The side that finds it set
+// was second. Exactly then the end is late. left is called before the caller decides and late at most once, so a count that
+// left raises and late lowers never goes below zero.
 
-// abandonAfter is how long a driver may go on after its context has ended. The contract lets the next attempt run beside a
-// call that was left alone.
+// abandonAfter is how long a driver may continue after its context has ended. The contract lets the next attempt run
+// alongside an abandoned call.
 const abandonAfter = 10 * time.Second
 
 // maxReason bounds the text of a failure in bytes. The text is kept in the records.
 const maxReason = 4 << 10
 
-// lateEnd is told of a call that was left alone, and of its end. A nil lateEnd does not care.
+// lateEnd is notified of an abandoned call, and of its end. lateEnd may be nil.
 type lateEnd struct {
 	left func()
 	late func(error)
@@ -53,8 +53,22 @@ func (b *Buffer) attempt(ctx context.Context, step, sinkID, target string, call 
 
 // attemptOf is attempt for a call that moves rows. Its event describes the rows.
 func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, target string, call func(context.Context) error, after *lateEnd) error {
-	begin, step, sinkID := time.Now(), event.Step, event.SinkID
-	// If the store later has a shorter log, what the call does outside is newer than the records.
+	took, err := b.call(ctx, event.Step, event.SinkID, call, after)
+	b.called(event, target, took, err)
+	return err
+}
+
+// called tells metrics and hooks of a call that has ended.
+func (b *Buffer) called(event DriverEvent, target string, took time.Duration, err error) {
+	b.metrics.called(event.SinkID, target, event.Step, took, err)
+	event.Took, event.Err = took, err
+	b.opts.Hooks.called(event)
+}
+
+// call calls a driver and returns how long it took and how it ended. after may be nil.
+func (b *Buffer) call(ctx context.Context, step, sinkID string, call func(context.Context) error, after *lateEnd) (time.Duration, error) {
+	begin := time.Now()
+	// If the store later has a shorter log, the call's external effects are newer than the records.
 	store, records := b.store.Opening(), b.copy
 	err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
 		store.NoteReach()
@@ -62,7 +76,7 @@ func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, target string
 		return call(ctx)
 	}, after)
 	if errors.Is(err, errLeftAlone) {
-		b.log.Error("driver call hangs", "sink", sinkID, "step", step, "since", begin, "next", "find out why the target or the staging hangs; the call is abandoned")
+		b.log.Error("driver call hangs", "sink", sinkID, "step", step, "since", begin, "next", "find out why the target or staging hangs; the call is abandoned")
 	}
 	took := time.Since(begin)
 	switch {
@@ -72,10 +86,7 @@ func (b *Buffer) attemptOf(ctx context.Context, event DriverEvent, target string
 	case step == string(stepImport):
 		b.tookImports.add(took)
 	}
-	b.metrics.called(sinkID, target, step, took, err)
-	event.Took, event.Err = took, err
-	b.opts.Hooks.called(event)
-	return err
+	return took, err
 }
 
 // runAttempt runs a call as the diagram says. It uses nothing of the buffer.
@@ -119,7 +130,7 @@ func runAttempt(ctx context.Context, timeout time.Duration, call func(context.Co
 	return err
 }
 
-// withRoom makes a call that writes some bytes to staging or the target once there is room for them: see [driver.LocalDriver].
+// withRoom makes a call that writes some bytes to staging or the target once there is room for them. See [driver.LocalDriver].
 func (b *Buffer) withRoom(drv any, stored, raw int64, call func() error) error {
 	if local, ok := drv.(driver.LocalDriver); ok {
 		release, err := b.store.Opening().Claim(local.Needs(stored, raw))
@@ -131,8 +142,8 @@ func (b *Buffer) withRoom(drv any, stored, raw int64, call func() error) error {
 	return call()
 }
 
-// plainError reduces a driver's error to what is recorded: its text, whether it is permanent, and the rows that it refuses. The error may be of
-// any kind, so its methods are called once, here, where a panic is caught.
+// plainError reduces a driver's error to the recorded parts: its text, whether it is permanent, and the rows that it refuses. The error may be
+// of any kind, so its methods are called once, here, where a panic is caught.
 func plainError(err error) error {
 	if err == nil {
 		return nil

@@ -37,10 +37,10 @@ type Buffer struct {
 	created bool
 
 	// pending counts the row bytes that are accepted and not yet committed, and the batches that are on disk and that the changelog
-	// lacks; local the payload bytes on disk, staged those in staging.
+	// lacks. local counts the payload bytes on disk, staged the payload bytes in staging.
 	pending, local, staged atomic.Int64
-	// gathering counts the payload bytes of the writing files, which only their import moves; relief is what was asked for
-	// because they take too much room.
+	// gathering counts the payload bytes of the writing files, which only their import moves. relief combines the requests
+	// to import them because they take too much room.
 	gathering atomic.Int64
 	relief    relief
 	// overloads counts the calls that were refused, by resource.
@@ -65,7 +65,7 @@ type Buffer struct {
 		changed chan struct{}
 	}
 
-	// store has the phase of the buffer: see [pebblestore.Phase]. db is its database for the committer alone.
+	// store has the phase of the buffer (see [pebblestore.Phase]). db is its database for the committer alone.
 	store *pebblestore.Store
 	fs    vfs.FS // the disk below
 	dir   string
@@ -73,7 +73,7 @@ type Buffer struct {
 	// background is replaced when the store is reopened, in the transition of its phase. Nothing that reads it runs then.
 	background
 	reopened  chan *pebblestore.Opening // to the committer
-	recovered *recovery                 // of an opening that is not in use yet; goes with it
+	recovered *recovery                 // of an opening that is not in use yet, and nil after it
 
 	// ctx ends everything that acts by itself when the buffer closes.
 	ctx       context.Context
@@ -91,22 +91,23 @@ type Buffer struct {
 	discards atomic.Uint64 // gives each call of Discard its own job
 
 	confirm confirmation
-	// early is set for good when a sink is defined whose callers do not wait for the changelog.
+	// early is set permanently when a sink is defined whose callers do not wait for the changelog.
 	early    atomic.Bool
 	confirms confirmQueue
 	// void counts the rows that were acknowledged and that the log did not have when another owner opened it, at most.
 	void atomic.Int64
-	// voidFound is set when an opening has counted them: see findVoid.
+	// voidFound is set when an opening has counted them (see findVoid).
 	voidFound atomic.Bool
 	// silent is since when the syncer waits for the changelog, stopped since when the committer waits for its Mark, in Unix ns; 0 when
 	// they do not.
 	silent, stopped atomic.Int64
-	fenced          atomic.Pointer[FencedError] // set for good, before the store fails of it
-	// damaged is what the last attempt to open the store found, where a changelog has more than a salvage would save.
+	fenced          atomic.Pointer[FencedError] // set once, before the store fails because of it
+	// damaged is the damage found by the last attempt to open the store. It is set only with a changelog, which can restore more than a
+	// salvage.
 	damaged atomic.Pointer[StoreDamageError]
 
-	// found gets damage for Options.OnDamage. unsound is set for good, before the store is ended because of it; unwatched is closed when
-	// nobody waits for more. ended says that the committer has ended what acts by itself.
+	// found passes damage to Options.OnDamage. unsound is set once, before the store is ended because of it. unwatched is closed when
+	// the watcher exits. ended says that the committer has ended all background work.
 	found     chan error
 	unsound   atomic.Pointer[StoreDamageError]
 	unwatched chan struct{}
@@ -117,7 +118,7 @@ type Buffer struct {
 	syncs syncQueue
 }
 
-// state is what the store holds of sinks, files and slices.
+// state holds the sinks, files and slices of the store.
 type state struct {
 	sinks               map[string]*sinkState
 	byNum               map[uint32]*sinkState
@@ -133,16 +134,19 @@ type sinkState struct {
 	num uint32
 	id  string
 
-	// mu guards open, the chunk that takes rows now; nil between commits. No I/O happens under it.
+	// mu guards open, the chunk that gathers rows now, or nil between commits. No I/O happens under it.
 	mu   sync.Mutex
 	open *chunk
 	// single is set by the committer when its last commit had rows of one Append for the sink, and compressed them.
 	single atomic.Bool
 
-	// gone is set for good when a reopening has shown that the sink is not on disk.
+	// alone is set when an import of the sink was refused, until one succeeds. See importTogether.
+	alone atomic.Bool
+
+	// gone is set permanently when a reopening has shown that the sink is not on disk.
 	gone atomic.Bool
 
-	// unstored counts the rows that were taken into memory and that the disk did not take; told, how many of them were
+	// unstored counts the rows that were taken into memory and that the disk did not take, and told how many of them were
 	// logged.
 	unstored, told atomic.Int64
 
@@ -151,7 +155,7 @@ type sinkState struct {
 	waiting, pending atomic.Int64
 	// refusing is when the first call was refused since the sink has been full, in Unix ms; 0 when none was or there is room.
 	refusing atomic.Int64
-	// room is the line of those who wait for the sink's share.
+	// room is the line of callers that wait for the sink's share.
 	room line
 
 	// Guarded by Buffer.mu, written by the committer.
@@ -161,12 +165,15 @@ type sinkState struct {
 	slice *slice             // the writing slice, nil when no row waits
 	files []*file            // all that have a record, ascending
 
-	// held are the rejected records, ascending, heldBytes what they count.
+	// held are the rejected records, ascending, heldBytes the sum of their sizes.
 	held      heldList
 	heldBytes int64
 	// arriving are rejected records of other engines that are not in the quarantine yet.
 	arriving []arriving
-	warned   time.Time // of the committer: when it was last logged that the oldest make room
+	// arrivingFiles are files of other engines that do not belong to this one yet, ascending.
+	arrivingFiles []arrivingFile
+
+	warned time.Time // of the committer, when it was last logged that the oldest make room
 	// rejecting are those on their way to the disk.
 	rejecting struct{ records, bytes atomic.Int64 }
 
@@ -174,7 +181,7 @@ type sinkState struct {
 	// handles and what takes their place. Of the committer.
 	left map[tableKey]map[*format.Definition]*format.Definition
 
-	rest int // of the committer: how many small chunks stay uncompressed
+	rest int // of the committer, how many small chunks stay uncompressed
 }
 
 // slice and file are the records with their relations. Guarded by Buffer.mu, written by the committer.
@@ -184,7 +191,11 @@ type slice struct {
 	rec  format.Slice
 	format.Tally
 	chunks uint32 // the next sequence number
-	cut    bool   // of recovery: its last chunk cannot be read
+	cut    bool   // set by recovery if its last chunk cannot be read
+	// put is the id under which the slice is in staging, which the record may not say yet. small is set when the slice is sealed with few bytes.
+	// They need no lock.
+	put   atomic.Pointer[string]
+	small atomic.Bool
 }
 
 type file struct {
@@ -193,14 +204,26 @@ type file struct {
 	target string // the name of the target of its definition, which never changes
 	rec    format.File
 	slices []*slice
-	// failures counts the failed attempts of this process, over all states.
-	failures int
+	// attempts counts the attempts of this process that have begun, uploads and imports. It needs no lock. failed is the number of the last one that
+	// has failed.
+	attempts atomic.Int64
+	failed   int64
 	// gathered counts the payload bytes that were put into the file while it was written; 0 when it is closed.
 	gathered int64
-	// leased is set while another process has the lease of the table. Nobody needs a lock for it.
+	// leased is set while another process has the lease of the table. It is accessed without a lock.
 	leased atomic.Pointer[driver.LeasedError]
-	// calling is when the call of Target.Import that runs began, in milliseconds; 0 while none runs. Nobody needs a lock for it.
+	// calling is when the call of Target.Import that runs began, in milliseconds; 0 while none runs. It is accessed without a lock.
 	calling atomic.Int64
+	// size is RawBytes of a file that waits for its import; 0 if it must be imported alone. tried is set when an import of it has failed. They are
+	// accessed without a lock.
+	size  atomic.Int64
+	tried atomic.Bool
+	// holds counts the calls of EraseRows that read the file. No import of it begins meanwhile. Guarded by mu.
+	holds int
+	// began is set before the first import of the file, and if an earlier process may have begun one. See EraseRows.
+	began atomic.Bool
+	// omitted are the numbers of erased rows that have left the file in this process, ascending. Guarded by mu.
+	omitted []int64
 	// lacks is for refused rows that have found no room in the quarantine. Guarded by mu.
 	lacks poisonSize
 }
@@ -218,8 +241,8 @@ func (f *file) tally() format.Tally {
 
 func (f *file) done() bool { return f.rec.Done() }
 
-// SinkHandle stands for one definition of a sink. Handles of earlier definitions stay usable: their rows go to a file of
-// their own, with the columns they were mapped for.
+// SinkHandle stands for one definition of a sink. Handles of earlier definitions stay usable. Their rows go to a
+// separate file, with the columns they were mapped for.
 type SinkHandle struct {
 	b     *Buffer
 	state *sinkState
@@ -231,7 +254,7 @@ type SinkHandle struct {
 func (s *SinkHandle) ID() string { return s.state.id }
 
 // Full returns an [*OverloadError] when as much of the sink waits in local and staging as Tuning.MaxSinkBytes allows,
-// else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others: whoever
+// else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others. Whoever
 // appends asks each sink before. It is also full while callers of [Buffer.AppendWhenRoom] wait for it.
 func (s *SinkHandle) Full() error {
 	limit := s.b.opts.MaxSinkBytes
@@ -260,33 +283,34 @@ func (s *sinkState) recount(limit int64) {
 
 // SinkConfig defines a sink of the buffer.
 type SinkConfig struct {
-	// ID names the sink: any text that is not empty.
+	// ID names the sink. It may be any text that is not empty.
 	ID string
 	// Table is the destination. Columns must not be empty.
 	Table driver.Table
-	// Mapping is what the caller keeps with a definition whose Table.Extend is set, for example how it makes the rows. It is
-	// stored with the definition, and [Buffer.Mapping] returns it.
+	// Mapping is data that the caller keeps with a definition whose Table.Extend is set, for example how it makes the rows.
+	// It is stored with the definition, and [Buffer.Mapping] returns it.
 	Mapping []byte
-	// Refused says why the caller's newest columns were refused, so that these go on. SinkStats shows it until the next Define, also
-	// after a restart. Default: they were not.
+	// Refused says why the caller's newest columns were refused, so that these columns stay in use. SinkStats shows it until the
+	// next Define, even after a restart. Default: they were not refused.
 	Refused string
-	// Quarantine is what the sink keeps of records that it cannot map: see [Rows.Rejects]. The first definition with one upgrades the
-	// data directory to a format that earlier releases cannot open. Default: the sink takes no records. The records of an
-	// earlier definition stay, and rows that the target refuses are kept within its bounds, or else within the default bounds.
+	// Quarantine bounds the records that the sink keeps because it cannot map them (see [Rows.Rejects]). The first definition with one
+	// upgrades the data directory to a format that earlier releases cannot open. Default: the sink keeps no records. The records of
+	// an earlier definition stay, and rows that the target refuses are kept within its bounds, or else within the default bounds.
 	Quarantine *QuarantineBounds
-	// Label is a short name that the caller has for the definition, such as the version of its columns. Rows that the target refuses have it:
-	// see [Poison]. Another label is another definition. Default: none.
+	// Label is a short name that the caller has for the definition, such as the version of its columns. Rows that the target refuses have it
+	// (see [Poison]). Another label is another definition. Default: none.
 	Label string
 	// Encoding of the stored rows.
 	Encoding driver.Encoding
 	// Upload and Import are the conditions of the two steps. Zero fields mean the defaults.
 	Upload, Import trigger.Conditions
-	// AckLocal lets [Ticket.Wait] return when the rows are on the local disk, before the [Changelog] has them, and goes on while it does not
-	// answer, until what it lacks fills Tuning.MaxPendingBytes. Such rows are lost with the disk, and when another owner opens the log
-	// before it has them. Uploads and imports wait for the log nevertheless. It is not stored: the next Define decides again. Without
-	// Options.Changelog it changes nothing. Default: the rows are in both.
+	// AckLocal lets [Ticket.Wait] return when the rows are on the local disk, before the [Changelog] has them. Appends continue while the
+	// changelog does not respond, until the bytes that it lacks fill Tuning.MaxPendingBytes. Such rows are lost with the disk, and when
+	// another owner opens the log before it has them. Uploads and imports wait for the log nevertheless. It is not stored, so the next Define
+	// decides again. Without Options.Changelog it changes nothing. Default: the rows are in both.
 	//
-	// From the first such sink on, each batch is written twice to the local disk, so that the next opening can append what the log lacks.
+	// From the first such sink on, each batch is written twice to the local disk, so that the next opening can append the batches that
+	// the log lacks.
 	AckLocal bool
 }
 
@@ -343,7 +367,7 @@ func (b *Buffer) Defined(c SinkConfig) bool {
 	return s != nil && !s.rec.Dropped && s.rec.Def.Equal(def)
 }
 
-// TableOf returns the table of the last definition of a sink, also of one that was dropped; false for an unknown sink. The
+// TableOf returns the table of the last definition of a sink, including a dropped sink, or false for an unknown sink. The
 // caller must not modify the columns.
 func (b *Buffer) TableOf(id string) (driver.Table, bool) {
 	b.mu.RLock()
@@ -356,8 +380,8 @@ func (b *Buffer) TableOf(id string) (driver.Table, bool) {
 }
 
 // Define creates a sink or changes its definition, durably. A change of anything closes the file that gathers rows
-// now, so that what waits is imported at once, under the definition it was accepted with; imports that failed are
-// tried again.
+// now, so that waiting rows are imported at once, under the definition they were accepted with. Imports that
+// failed are tried again.
 //
 // With Table.Extend the error is a [*ChangeError] when the table cannot follow the columns, and nothing is changed. It must be an
 // [driver.Extender] then.
@@ -434,10 +458,10 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.onDurable(func() {
 				b.warnUnreachable(c)
 				if len(retired) > 0 {
-					b.log.Info("columns no longer filled", "sink", c.ID, "table", c.Table.ID, "columns", retired, "next", "drop the columns by hand if no query reads them")
+					b.log.Info("columns no longer filled", "sink", c.ID, "table", c.Table.ID, "columns", retired, "next", "drop the columns if no query reads them")
 				}
 				if n := had + len(def.Table.Columns); def.Table.Extend && n >= manyTableColumns {
-					b.log.Warn("table has many columns", "sink", c.ID, "table", c.Table.ID, "columns", n, "of_earlier_definitions", had, "next", "remove columns from its mappings")
+					b.log.Warn("table has many columns", "sink", c.ID, "table", c.Table.ID, "columns", n, "of_earlier_definitions", had, "next", "remove columns from the table's mappings")
 				}
 			})
 			t.touchSink(s)
@@ -454,8 +478,8 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows
 // that are not yet in the target wait for the next Open. It may be called twice.
 //
-// After a failure of the local level that was not fixed yet, Close returns the [*FailedError], or the [*FencedError]. It waits for
-// a [Changelog] that does not answer for 20 s.
+// After a failure of the local level that was not fixed yet, Close returns the [*FailedError], or the [*FencedError]. It waits up
+// to 20 s for a [Changelog] that does not respond.
 func (b *Buffer) Close() error {
 	b.closeOnce.Do(func() { b.closeErr = b.close() })
 	return b.closeErr
@@ -463,7 +487,7 @@ func (b *Buffer) Close() error {
 
 func (b *Buffer) close() error {
 	if b.opts.Changelog != nil {
-		timer := time.AfterFunc(patience, func() { b.confirm.end(fmt.Errorf("it did not answer within %s of Close", patience)) })
+		timer := time.AfterFunc(patience, func() { b.confirm.end(fmt.Errorf("it did not return within %s of Close", patience)) })
 		defer timer.Stop()
 	}
 	var last background
@@ -497,13 +521,13 @@ func (b *Buffer) close() error {
 // waitChange returns a channel that is closed at the next change of a file. Call it with mu held for reading.
 func (b *Buffer) waitChange() <-chan struct{} { return b.mu.changed }
 
-// signalChange wakes those who wait for a change of a file. Call it with mu held.
+// signalChange wakes the goroutines that wait for a change of a file. Call it with mu held.
 func (b *Buffer) signalChange() {
 	close(b.mu.changed)
 	b.mu.changed = make(chan struct{})
 }
 
-// failure returns the failure of the store that was not fixed yet, a [*FailedError] or a [*FencedError]; nil while it works.
+// failure returns the failure of the store that was not fixed yet, a [*FailedError] or a [*FencedError], or nil while it works.
 func (b *Buffer) failure() error {
 	err := b.store.Now().Failure
 	if err == nil {

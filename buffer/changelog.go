@@ -17,36 +17,36 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Changelog keeps the batches of a local level where they outlive the machine, so that another one can go on with [Restore].
-// The buffer appends each batch side by side with its fsync. Rows are acknowledged, and uploads, imports and deletions begin, when
-// their batch and all batches before it are on the local disk and in the changelog.
+// Changelog keeps the batches of a local level where they outlive the machine, so that another machine can continue with
+// [Restore]. The buffer appends each batch side by side with its fsync. Rows are acknowledged, and uploads, imports and deletions
+// begin, when their batch and all batches before it are on the local disk and in the changelog.
 //
-// While the changelog does not answer, callers wait, and new ones get an [*OverloadError] when memory is full. What it has not
-// confirmed 20 s after Close has begun gets a [*FailedError]: the outcome is unknown.
+// While the changelog does not respond, callers wait, and new ones get an [*OverloadError] when memory is full. A batch that
+// it has not confirmed 20 s after Close has begun gets a [*FailedError], because the outcome is unknown.
 //
 // The methods are not called concurrently, but Append may be called while the end of an earlier append is waited for.
 type Changelog interface {
-	// Begin is called with each opening of the local level, before anything else is done with it: by Open, and after each
-	// failure. at is what the local level holds. Begin yields the batches that the log has behind it, in order, and the local
-	// level applies them. Then the log is this buffer's, and Append goes on behind the last batch. What is left of appends from
-	// before is not waited for any more.
+	// Begin is called with each opening of the local level, before anything else is done with it, by Open and after each
+	// failure. at is the position of the local level. Begin yields the later batches of the log, in order, and the local level
+	// applies them. Then the log is this buffer's, and Append continues after the last batch. Unfinished appends from before
+	// are no longer waited for.
 	//
-	// If it is the log that lacks batches, up to at, Begin appends them again, and returns when the log has them. It takes them from
-	// at.Tail if it does not have them any more. It fails if they are not there either: then nobody was told that they are stored, and
-	// [Restore] makes the local level without them. With an error that is [ErrFenced] the buffer stops
-	// for good. With any other one Open fails, or the buffer tries again with the backoff of Tuning.Retry.
+	// If the log lacks batches, up to at, Begin appends them again, and returns when the log has them. It reads them from at.Tail if
+	// it no longer has them. It fails if they are not there either. These batches were never acknowledged, and [Restore] makes the
+	// local level without them. With an error that is [ErrFenced] the buffer stops permanently. With any other one Open fails, or the
+	// buffer tries again with the backoff of Tuning.Retry.
 	Begin(ctx context.Context, at LogPosition) iter.Seq2[LogBatch, error]
 
-	// Mark returns what the next batch carries beside its number, for Begin to tell whether the local level and the log have one
-	// history: the id of the log, say, and a hash over the batches before. The buffer keeps a copy.
+	// Mark returns the data that the next batch carries in addition to its number, for Begin to tell whether the local level and
+	// the log have one history. It may be the id of the log and a hash over the batches before. The buffer keeps a copy.
 	//
 	// Mark may wait, for example for room in the log. No batch is made meanwhile, and Close waits for it.
 	Mark() []byte
 
-	// Append begins to append a batch. Numbers are 1, 2, … without gaps. It does not wait for the log: at most three batches are
-	// under way, and with sinks that have AckLocal as many as Tuning.MaxPendingBytes holds, which counts each with its bytes and 1.5 KiB. So
-	// hold no more than 512 bytes for a batch besides its bytes. Those stay as they are until wait has returned nil, and for good if it
-	// returns an error.
+	// Append begins to append a batch. Numbers are 1, 2, … without gaps. It does not wait for the log. At most three batches are
+	// in progress, and with sinks that have AckLocal as many as Tuning.MaxPendingBytes holds, which counts each with its bytes and 1.5 KiB.
+	// So hold no more than 512 bytes for a batch in addition to its bytes. The bytes stay as they are until wait has returned nil, and
+	// permanently if it returns an error.
 	//
 	// wait is called once, in the order of the numbers. It returns nil when the batch is in the log, an error that is [ErrFenced]
 	// when the log belongs to another owner, and any other error, as when ctx ends, when the outcome is unknown. Then the buffer
@@ -56,19 +56,19 @@ type Changelog interface {
 
 // LogPosition is the place in a [Changelog] up to which a local level holds its batches.
 type LogPosition struct {
-	// Number of the last batch. Zero: none.
+	// Number of the last batch. Zero means none.
 	Number uint64
 	// Mark is what Changelog.Mark returned before that batch.
 	Mark []byte
 	// Tail yields the last batches up to Number that the local level has copies of, and perhaps older ones. It can be read until Begin
 	// has ended. There are copies of all batches that the log may lack if one of them has rows of a sink with SinkConfig.AckLocal that were
-	// acknowledged. Nil: there are none.
+	// acknowledged. Nil means none.
 	Tail iter.Seq2[LogBatch, error]
 }
 
 // LogBatch is one batch of a [Changelog].
 type LogBatch struct {
-	// Number is the one that Changelog.Append got.
+	// Number is the number that Changelog.Append got.
 	Number uint64
 	// Data are the bytes that Changelog.Append got. They are only read.
 	Data []byte
@@ -77,18 +77,18 @@ type LogBatch struct {
 // ErrFenced is part of errors of a [Changelog] whose log another owner has opened.
 var ErrFenced = errors.New("another owner has opened the changelog")
 
-// silentAfter is how long the changelog may take for a batch before an [*OverloadError] says that it does not answer.
+// silentAfter is how long the changelog may take for a batch before an [*OverloadError] says that it does not respond.
 const silentAfter = time.Second
 
 // confirmation is the buffer's side of its changelog during one opening of the local level.
 type confirmation struct {
-	number uint64 // of the last batch; the committer's
+	number uint64 // of the last batch, the committer's
 	// confirmed is the number of the last batch that the changelog has.
 	confirmed atomic.Uint64
 	// copied is the first of the newest batches that all have a copy in the store, 0 if the last one has none. tail is the first batch
 	// that may have a copy, 0 if none has. Both are the committer's.
 	copied, tail uint64
-	// ctx ends the waiting of the syncer: by giveUp when the local level has failed, and with all, which end ends some time after
+	// ctx ends the waiting of the syncer. giveUp ends it when the local level has failed. It also ends with all, which end ends some time after
 	// Close has begun.
 	ctx, all context.Context
 	giveUp   context.CancelFunc
@@ -110,7 +110,7 @@ func (b *Buffer) follow(db *pebble.DB) (number uint64, err error) {
 	if b.opts.Changelog == nil {
 		if r.at.Number > 0 {
 			// From now on the store has changes that the log has not.
-			b.log.Warn("changelog of the local level not used", "dir", b.dir, "batch", r.at.Number, "next", "open it as a node of its cluster if that was not meant")
+			b.log.Warn("changelog of the local level not used", "dir", b.dir, "batch", r.at.Number, "next", "if this was not intended, open the directory as a node of its cluster")
 			batch := db.NewBatch()
 			_ = batch.Delete([]byte(format.KeyLog), nil) // a plain batch cannot fail
 			_ = batch.DeleteRange([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}, nil)
@@ -153,7 +153,7 @@ func (r *recovery) write(batch *pebble.Batch) error {
 }
 
 // putPosition adds the position to a batch and returns its bytes. The store fills in their sequence number when the batch is
-// applied; in the log it is zero.
+// applied. In the log it is zero.
 func putPosition(batch *pebble.Batch, number uint64, mark []byte) []byte {
 	_ = batch.Set([]byte(format.KeyLog), format.EncodeLogPosition(number, mark), nil) // a plain batch cannot fail
 	return batch.Repr()
@@ -207,7 +207,7 @@ func parseTail(it *pebble.Iterator) (rows int64, number uint64, batch []byte, er
 	return rows, binary.BigEndian.Uint64(key), batch, nil
 }
 
-// ackedLocally counts the rows of sinks with AckLocal in the copies of batches behind a number that a store has.
+// ackedLocally counts the rows of sinks with AckLocal in a store's copies of the batches after a number.
 func ackedLocally(db *pebble.DB, after uint64) (rows int64, err error) {
 	it, err := db.NewIter(iterBounds([]byte{format.PrefixTail}, []byte{format.PrefixTail + 1}))
 	if err != nil {
@@ -259,12 +259,12 @@ func (b *Buffer) dropTail(batch *pebble.Batch) {
 	}
 }
 
-// batchOverhead is more than buffer and changelog hold for a batch that the changelog lacks, besides its bytes. Batches of one small row are a
-// tenth of it.
+// batchOverhead is more than buffer and changelog hold for a batch that the changelog lacks, in addition to its bytes. Batches of one small
+// row are a tenth of it.
 const batchOverhead = 1536
 
-// copyBatch adds a copy of a batch to itself, for an opening that finds that the log lacks it, and returns what the log gets. Called by
-// the committer.
+// copyBatch adds a copy of a batch to itself, for an opening that finds that the log lacks it, and returns the bytes for the log.
+// Called by the committer.
 func (b *Buffer) copyBatch(c *commit, repr []byte) []byte {
 	data := bytes.Clone(repr)
 	op := c.batch.SetDeferred(1+8, format.TailHeadSize+len(data))
@@ -308,7 +308,7 @@ func (b *Buffer) awaitChangelog(c *commit) error {
 func (b *Buffer) stopFor(instance string, cause error) error {
 	f := &FencedError{Instance: instance, Err: cause}
 	b.fenced.Store(f)
-	b.log.Error("instance has another owner", "instance", instance, "dir", b.dir, "cause", cause, "next", "none; a node opens again with a new instance")
+	b.log.Error("instance has another owner", "instance", instance, "dir", b.dir, "cause", cause, "next", "none; the node reopens with a new instance")
 	return f
 }
 
@@ -328,21 +328,21 @@ func (b *Buffer) findVoid(db *pebble.DB, instance string) {
 	}
 	rows, err := ackedLocally(db, b.confirm.confirmed.Load())
 	if err != nil {
-		b.log.Error("locally acknowledged rows not counted", "instance", instance, "dir", b.dir, "cause", err, "next", "salvage the folder that is set aside (docs/cluster-failures.md)")
+		b.log.Error("locally acknowledged rows not counted", "instance", instance, "dir", b.dir, "cause", err, "next", "salvage the folder that was set aside (docs/cluster-failures.md)")
 		return
 	}
 	b.void.Store(rows)
 	b.tellVoid(instance)
 }
 
-// tellVoid reports, once, what was counted.
+// tellVoid reports the count once.
 func (b *Buffer) tellVoid(instance string) {
 	if n := b.void.Swap(0); n > 0 {
-		b.log.Error("locally acknowledged rows missing in the changelog", "instance", instance, "dir", b.dir, "rows_at_most", n, "next", "salvage the folder that is set aside (docs/cluster-failures.md)")
+		b.log.Error("locally acknowledged rows missing from the changelog", "instance", instance, "dir", b.dir, "rows_at_most", n, "next", "salvage the folder that was set aside (docs/cluster-failures.md)")
 	}
 }
 
-// silentSince returns since when the changelog has not answered, zero if it works.
+// silentSince returns since when the changelog has not responded, zero if it works.
 func (b *Buffer) silentSince() time.Time {
 	if at := time.Unix(0, cmp.Or(b.silent.Load(), b.stopped.Load())); at.Unix() > 0 && time.Since(at) >= silentAfter {
 		return at.UTC()

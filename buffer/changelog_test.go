@@ -87,7 +87,7 @@ func TestChangelogIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Batches are confirmed in order, and a store that was closed goes on where it was.
+// Batches are confirmed in order, and a store that was closed continues where it was.
 func TestChangelogGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -119,7 +119,7 @@ func (l *fullLog) Mark() []byte {
 	return l.Changelog.Mark()
 }
 
-// At the bound of memory callers are told since when the log takes nothing.
+// At the bound of memory the callers' error says since when the log takes nothing.
 func TestOverloadWhileChangelogIsAway(t *testing.T) {
 	for _, name := range []string{"no answer", "no room"} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestOverloadWhileChangelogIsAway(t *testing.T) {
 				if !errors.As(err, &over) || over.Resource != "memory" || over.Silent.Sub(away).Abs() > 2*time.Second {
 					t.Fatalf("away since %s: %v", away, err)
 				}
-				if want := "the changelog has not answered since " + over.Silent.Format(time.RFC3339); !strings.HasSuffix(err.Error(), want) {
+				if want := "the changelog has not responded since " + over.Silent.Format(time.RFC3339); !strings.HasSuffix(err.Error(), want) {
 					t.Errorf("the error is %q, it does not end with %q", err, want)
 				}
 				if name == "no room" {
@@ -161,7 +161,8 @@ func TestOverloadWhileChangelogIsAway(t *testing.T) {
 	}
 }
 
-// Close gives up a log that does not answer. What it has not confirmed has failed, and the next opening adds it to the log.
+// Close abandons a log that does not respond. Batches that it has not confirmed have failed, and the next opening adds them to
+// the log.
 func TestCloseGivesUpChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -172,7 +173,7 @@ func TestCloseGivesUpChangelog(t *testing.T) {
 		ticket := begin(t, b, s, 0)
 		began := time.Now()
 		var failed *buffer.FailedError
-		if err := b.Close(); !errors.As(err, &failed) || !strings.Contains(err.Error(), "did not answer within 20s of Close") {
+		if err := b.Close(); !errors.As(err, &failed) || !strings.Contains(err.Error(), "did not return within 20s of Close") {
 			t.Errorf("close: %v", err)
 		}
 		if took := time.Since(began); took > 20*time.Second {
@@ -193,7 +194,7 @@ func TestCloseGivesUpChangelog(t *testing.T) {
 	})
 }
 
-// A log that fails is a failure of the local level: the outcome is unknown, and the buffer opens everything again.
+// A log that fails is a failure of the local level. The outcome is unknown, and the buffer opens everything again.
 func TestChangelogFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -224,7 +225,7 @@ func TestChangelogFails(t *testing.T) {
 	})
 }
 
-// A fenced buffer stops for good, whenever it learns it, and says whose instance it was.
+// A fenced buffer stops permanently, whenever it learns it, and says whose instance it was.
 func TestFencedBufferStops(t *testing.T) {
 	stopped := func(t *testing.T, instance string, err error) {
 		t.Helper()
@@ -294,7 +295,7 @@ func TestFencedBufferStops(t *testing.T) {
 	}
 }
 
-// A local disk that fails while the log works, or that lost its newest changes, gets from the log what it lacks.
+// A local disk that fails while the log works, or that lost its newest changes, gets the missing batches from the log.
 func TestStoreBehindChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -319,7 +320,7 @@ func TestStoreBehindChangelog(t *testing.T) {
 	})
 }
 
-// A folder that was open without its changelog does not take batches from it any more.
+// A folder that was open without its changelog no longer accepts batches from it.
 func TestChangelogIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)
@@ -362,7 +363,7 @@ func TestChangelogIsLeft(t *testing.T) {
 	})
 }
 
-// A damaged store is not replaced by what is left of it: the log and a checkpoint have all of it.
+// A damaged store is not replaced by its undamaged part, because the log and a checkpoint have all of it.
 func TestDamagedStoreWithChangelog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := buffertest.NewMemory(), newFakeLog(t)

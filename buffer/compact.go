@@ -45,14 +45,14 @@ func (b *Buffer) queueCompact(s *sinkState) {
 			return // the buffer closes
 		}
 		if _, leased := errors.AsType[*driver.LeasedError](err); err != nil && !leased { // else its holder compacts the table, or the next import does
-			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "cause", err, "next", "it is retried; check the target if it repeats")
+			b.log.Warn("compact failed", "sink", s.id, "table", def.Table.ID, "cause", err, "next", "it is retried; check the target if it happens again")
 		}
 		b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery))
 	}})
 }
 
-// compacted returns the definition of a sink whose table is compacted: one that is defined in this process, and, with a target of its own, the last
-// one until it is forgotten. Called with mu held.
+// compacted returns the definition of a sink whose table is compacted. The sink is defined in this process, or it has its own target and is not
+// forgotten yet, and then its last definition counts. Called with mu held.
 func (b *Buffer) compacted(s *sinkState) *format.Definition {
 	if b.ownTarget(s.id) != nil {
 		return s.rec.Def

@@ -17,7 +17,7 @@ import (
 
 // DamageError says that stored rows cannot be read back, and where they were.
 type DamageError struct {
-	// SinkID and SliceID name the slice; Chunk is the number of the chunk in it, from 0; -1: not known.
+	// SinkID and SliceID name the slice; Chunk is the number of the chunk in it, from 0, or -1 if it is not known.
 	SinkID, SliceID string
 	Chunk           int
 	// Rows is the number of affected rows, as far as known.
@@ -53,19 +53,19 @@ type Damage struct {
 	Bytes int64 `json:"bytes"`
 	// At is when the damage was found.
 	At time.Time `json:"at"`
-	// Reason says what was found.
+	// Reason describes the damage.
 	Reason string `json:"reason"`
 	// Uncounted says that Rows is a lower bound, because the counter of the rows is lost too.
 	Uncounted bool `json:"uncounted,omitempty"`
 	// Store is the folder, inside the directory of the local level, that holds a damaged store that was set aside as a whole.
 	// It is empty when only rows were set aside.
 	Store string `json:"store,omitempty"`
-	// Data is what could be read of the first chunk, for an expert; nil if nothing could be read.
+	// Data is what could be read of the first chunk, for an expert, or nil if nothing could be read.
 	Data []byte `json:"data,omitempty"`
 }
 
-// damageOf converts the error of reading a chunk into a DamageError if the bytes are wrong for good. Other errors may pass
-// and stay as they are.
+// damageOf converts the error of reading a chunk into a DamageError if the bytes are permanently wrong. Other errors may
+// pass and stay as they are.
 func damageOf(err error) error {
 	if bad, ok := errors.AsType[*salvage.ChunkError](err); ok && salvage.IsLost(bad.Err) {
 		return &DamageError{Chunk: int(bad.Seq), Err: bad.Err}
@@ -73,14 +73,14 @@ func damageOf(err error) error {
 	return err
 }
 
-// examination is what can be read of a slice.
+// examination is the readable part of a slice.
 type examination struct {
 	good format.Tally
 	bad  []format.Damage
 }
 
 // examine reads a sealed slice and finds the chunks that cannot be read. all are the totals before anything was set aside. An
-// error means that the disk failed; with giveUp a failing disk counts as damage.
+// error means that the disk failed. With giveUp a failing disk counts as damage.
 func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp bool) (x examination, err error) {
 	st := b.store.Opening()
 	if err := st.Read(); err != nil {
@@ -90,7 +90,7 @@ func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp
 	var before format.Tally // running totals after the last good chunk
 	var open *format.Damage // the damage that the next good chunk ends
 	known := ext.Lost
-	// passed adds what was set aside earlier, up to a chunk.
+	// passed adds the chunks that were set aside earlier, up to a chunk.
 	passed := func(seq uint32) {
 		for ; len(known) > 0 && known[0].First <= seq; known = known[1:] {
 			before.Rows += known[0].Rows
@@ -130,7 +130,7 @@ func (b *Buffer) examine(num uint64, ext format.Extent, all format.Tally, giveUp
 func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 	b.mu.RLock()
 	obj, file := b.object(sl), b.fileID(sl.file)
-	// The running totals in the chunks include what was set aside.
+	// The running totals in the chunks include the rows that were set aside.
 	whole, ext := sl.Tally, sl.rec.Extent()
 	whole.Rows += sl.rec.Lost.Rows
 	whole.Raw += sl.rec.Lost.Bytes
@@ -144,7 +144,7 @@ func (b *Buffer) setAside(ctx context.Context, sl *slice, giveUp bool) error {
 		x.bad = append(x.bad, format.Damage{FirstChunk: -1, LastChunk: -1, Rows: lost, Bytes: here.Raw - x.good.Raw, Reason: "chunks are missing"})
 	}
 	if len(x.bad) == 0 {
-		return errors.New("damage was met, and cannot be found any more")
+		return errors.New("damage was met, and can no longer be found")
 	}
 	x.bad[len(x.bad)-1].Uncounted = uncounted
 	if err := b.opts.Staging.Delete(ctx, obj); err != nil {
@@ -178,7 +178,8 @@ func (t *txn) lose(sl *slice, x examination) {
 	sl.Rows, sl.Raw, sl.Stored = x.good.Rows, x.good.Raw, x.good.Stored
 	sl.rec.Tally = sl.Tally
 	sl.rec.Revision++
-	sl.rec.Instance = b.instance              // a restored copy of this engine may set aside other chunks
+	sl.rec.Instance = b.instance // a restored copy of this engine may set aside other chunks
+	sl.rec.Number = 0
 	ranges := slices.Clone(sl.rec.LostChunks) // the old one may be in use
 	for _, d := range x.bad {
 		if d.FirstChunk >= 0 {
@@ -254,13 +255,13 @@ func (sl *slice) recoverDamaged(db *pebble.DB) error {
 		}
 	}
 	if lost && (hidden || !known) {
-		sl.Rows++ // the only counter is lost: at least one row
+		sl.Rows++ // the only counter is lost, so at least one row
 		sl.rec.Uncounted = true
 	}
 	return nil
 }
 
-// sealDamaged seals slices whose last chunk cannot be read: an iterator could not pass the damage to reach a newer chunk.
+// sealDamaged seals slices whose last chunk cannot be read, because an iterator could not pass the damage to reach a newer chunk.
 func (r *recovery) sealDamaged() error {
 	batch := r.db.NewBatch()
 	for _, sl := range r.slices {

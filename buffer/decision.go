@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/missing"
 )
 
-// What somebody decides about a file whose target refuses rows of it. The decision is on disk before the first call of the target that follows
-// from it, in the record of the file: a crash, and whoever adopts the instance, goes on with it.
+// Decisions of the caller about a file whose target refuses some of its rows. The decision is on disk, in the record of the file, before the
+// first call of the target that follows from it. After a crash, the next process or the instance's adopter continues with it.
 
 // SplitFile continues with a file that is held because its target refuses rows of it and the cause is probably not in the rows. The rows that
 // the target takes are imported, and the refused rows go to the quarantine. It overrides QuarantineBounds.HoldFiles for this file. The file is tried
@@ -18,7 +18,7 @@ import (
 //
 // Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld]. ErrNotHeld is also the error after a call of QuarantineFile.
 func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
-	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
+	return b.decide(ctx, sinkID, fileID, b.mayDecide, func(t *txn, f *file, split *format.Split) error {
 		switch {
 		case split.Rest != nil:
 			return fmt.Errorf("%w: file %s goes to the quarantine, as was asked before", ErrNotHeld, fileID)
@@ -29,7 +29,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 		split.Imports, split.Took = 0, 0
 		why := f.rec.Retry.Reason
 		t.onDurable(func() {
-			b.log.Warn("held file split", "sink", sinkID, "file", fileID, "reason", why)
+			b.log.Warn("held file split", "sink", sinkID, "file", fileID, "reason", why, "next", "accepted rows are imported; refused rows go to the quarantine")
 		})
 		return nil
 	})
@@ -41,7 +41,7 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 //
 // Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld], an [*OverloadError] if the quarantine has no room for so many.
 func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) error {
-	return b.decide(ctx, sinkID, fileID, func(t *txn, f *file, split *format.Split) error {
+	return b.decide(ctx, sinkID, fileID, b.mayDecide, func(t *txn, f *file, split *format.Split) error {
 		switch {
 		case split.Rest != nil:
 			return nil // asked twice
@@ -83,10 +83,10 @@ func (f *file) roomForRest(split *format.Split) error {
 }
 
 // decide changes the split of a file that waits for its import, and tries the file at once. split is a copy, of the whole file if it was not
-// split yet. After an error nothing is changed.
-func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(t *txn, f *file, split *format.Split) error) error {
+// split yet. may says why nothing can be decided about the file. After an error nothing is changed.
+func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, may func(*file) error, change func(t *txn, f *file, split *format.Split) error) error {
 	var refused error
-	err := b.withSink(ctx, sinkID, func(_ *txn, s *sinkState) { _, refused = b.decidable(s, fileID) })
+	err := b.withSink(ctx, sinkID, func(_ *txn, s *sinkState) { _, refused = b.decidable(s, fileID, may) })
 	if err == nil { // else the committer may still set refused
 		err = refused
 	}
@@ -98,7 +98,7 @@ func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(
 	}
 	err = b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		var f *file
-		if f, refused = b.decidable(s, fileID); refused != nil {
+		if f, refused = b.decidable(s, fileID, may); refused != nil {
 			return
 		}
 		t.openQuarantine(s)
@@ -119,10 +119,10 @@ func (b *Buffer) decide(ctx context.Context, sinkID, fileID string, change func(
 }
 
 // decidable finds a file. The error says why nothing can be decided about it. Called with mu held.
-func (b *Buffer) decidable(s *sinkState, fileID string) (*file, error) {
+func (b *Buffer) decidable(s *sinkState, fileID string, may func(*file) error) (*file, error) {
 	for _, f := range s.files {
 		if !f.done() && b.fileID(f) == fileID {
-			return f, b.mayDecide(f)
+			return f, may(f)
 		}
 	}
 	return nil, unknownFile(s.id, fileID)
@@ -137,6 +137,8 @@ func (b *Buffer) mayDecide(f *file) error {
 		return fmt.Errorf("%w: %w", ErrNotHeld, away.Reason)
 	case !ok:
 		return fmt.Errorf("%w: its target cannot rule out an import: change the table so that it takes the rows and retry the file, or discard the file", ErrNotHeld)
+	case f.rec.Leaving:
+		return fileMoves(b.fileID(f))
 	case f.rec.State != format.FileImporting:
 		return fmt.Errorf("%w: file %s is not in staging yet", ErrNotHeld, b.fileID(f))
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,7 +58,7 @@ func smallSlicesOf(rows int) func(*buffer.SinkConfig) {
 	return func(c *buffer.SinkConfig) { c.Upload.Count = int64(max(2, rows/7)) }
 }
 
-// A file that is held is split when somebody asks for it.
+// A file that is held is split on request.
 func TestHeldFileIsSplit(t *testing.T) {
 	for name, c := range heldFiles {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +76,7 @@ func TestHeldFileIsSplit(t *testing.T) {
 	}
 }
 
-// A file that is held goes to the quarantine when somebody asks for it, except for what is in the table.
+// A file that is held goes to the quarantine on request, except for the rows in the table.
 func TestHeldFileGoesToTheQuarantine(t *testing.T) {
 	for name, c := range heldFiles {
 		t.Run(name, func(t *testing.T) {
@@ -136,8 +138,8 @@ func wantEachOnce(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows i
 	verify(t, b)
 }
 
-// A power cut at any call to the outside that follows a decision changes nothing, and nobody has to decide again. The file is held whole, or in
-// the middle of its parts.
+// A power cut at any external call that follows a decision changes nothing, and the decision need not be repeated. The file is held whole, or
+// in the middle of its parts.
 func TestPowerCutsAfterADecision(t *testing.T) {
 	const rows = 8
 	refused := func(i int) bool { return i == 1 || i == 4 || i == 5 }
@@ -173,7 +175,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 						t.Fatal("not held midway", err)
 					}
 				}
-				var mu sync.Mutex // an attempt that was given up may call while the test goes on
+				var mu sync.Mutex // an abandoned attempt may call while the test continues
 				var cut *disktest.Disk
 				calls := 0
 				off := func(context.Context, buffertest.Call) error {
@@ -275,7 +277,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 	})
 }
 
-// A refusal of which the target is not sure holds the file, until somebody decides that it is the row.
+// A refusal of which the target is not sure holds the file, until the caller decides that the row is the cause.
 func TestUnsureRefusal(t *testing.T) {
 	refused := func(i int) bool { return i == 2 }
 	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
@@ -328,7 +330,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// The answer to the attempt that stored the rows is lost. When somebody sends the file to the quarantine, its rows stay in the table alone.
+// The response to the attempt that stored the rows is lost. When the caller sends the file to the quarantine, its rows stay in the table
+// alone.
 func TestLostAnswerBeforeADecision(t *testing.T) {
 	drv := &twist{}
 	drv.importer = func(ctx context.Context, f *driver.File) error {
@@ -372,7 +375,7 @@ func (n *noting) Import(ctx context.Context, f *driver.File) error {
 	return n.Memory.Import(ctx, f)
 }
 
-// A driver gets the note of an id with each later attempt, even after an operator splits the file or its retention ends: it may have stored
+// A driver gets the note of an id with each later attempt, even after an operator splits the file or its retention ends, because it may have stored
 // a part of the rows, and would store them again.
 func TestNoteOfAnIdThatIsSplit(t *testing.T) {
 	for name, c := range heldFiles {
@@ -398,4 +401,65 @@ func TestNoteOfAnIdThatIsSplit(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An id is ruled out only after the decision is on disk, because a target never accepts rows by that id again, so a crash in between would block
+// the file.
+func TestDecisionIsDurableBeforeAnIDIsRuledOut(t *testing.T) {
+	mem := buffertest.NewMemory()
+	var held atomic.Bool // the disk
+	mem.Before = func(_ context.Context, c buffertest.Call) error {
+		switch {
+		case c.Op == buffertest.OpImport:
+			return driver.Permanent(errors.New("a column is missing"))
+		case c.Op == buffertest.OpVoid && held.Load():
+			t.Errorf("%s was ruled out before the decision was on disk", c.ID)
+		}
+		return nil
+	}
+	opts := memoryOptions(t, mem)
+	disk := &heldDisk{FS: localdisk.Of(opts)}
+	opts.Retry = buffer.Retry{Initial: time.Hour, Max: time.Hour, Probe: time.Hour}
+	b := open(t, localdisk.On(opts, vfs.FS(disk)))
+	waiting := func(sink string) string {
+		t.Helper()
+		put(t, b, define(t, b, sink, quarantined()), 0, 5)
+		var why *buffer.HeldError
+		if err := b.Flush(t.Context(), sink); !errors.As(err, &why) {
+			t.Fatalf("Flush = %v", err)
+		}
+		return why.FileID
+	}
+	if err := b.QuarantineFile(t.Context(), "b", waiting("b")); err != nil { // the first decision also upgrades the format
+		t.Fatal(err)
+	}
+	flush(t, b, "b")
+	file := waiting("a")
+	disk.gate.Lock()
+	held.Store(true)
+	decided, imported := make(chan error, 1), make(chan struct{})
+	go func() { decided <- b.QuarantineFile(t.Context(), "a", file) }()
+	for { // until the decision is in memory
+		if st, _ := b.SinkStats("a"); st.Files[0].Attempt == 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	go func() {
+		buffer.ImportNow(t.Context(), b, "a")
+		close(imported)
+	}()
+	select {
+	case <-imported:
+	case <-time.After(50 * time.Millisecond):
+	}
+	held.Store(false)
+	disk.gate.Unlock()
+	if err := <-decided; err != nil {
+		t.Error(err)
+	}
+	<-imported
+	flush(t, b, "a")
+	wantAll(t, mem, tableA, 0, 0)
+	verify(t, b)
 }

@@ -13,20 +13,20 @@ import (
 // files.
 const discardJob = 1 << 63
 
-// Discard gives up a file that is not in its table yet: its rows leave the buffer and the ledger counts them as
-// discarded. It is for data that can never be imported and that nobody wants to wait for until Tuning.Retention. The
-// ids come from [SinkStats]. A file that has ended, or that the sink does not have, is [ErrUnknownFile].
+// Discard gives up a file that is not in its table yet. Its rows leave the buffer and the ledger counts them as
+// discarded. It is for data that can never be imported and should not wait until Tuning.Retention. The ids come from
+// [SinkStats]. A file that has ended, or that the sink does not have, is [ErrUnknownFile].
 //
 // A running upload or import of the sink ends first, so a file that turns out to be imported is not discarded. But a
-// target that stored the rows of an earlier attempt and failed afterwards keeps them: that attempt counts as failed.
-// A call of the target that was left alone after its time and has not returned may still store the rows: then the file
-// is not discarded, and the error is [ErrImportRuns]. When ctx ends during the wait the outcome is unknown.
+// target that stored the rows of an earlier attempt and failed afterwards keeps them. That attempt counts as failed.
+// An abandoned call of the target that has not returned may still store the rows. Then the file is not discarded, and
+// the error is [ErrImportRuns]. When ctx ends during the wait the outcome is unknown.
 func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
 	return b.discardUpTo(ctx, sinkID, fileID, math.MaxInt64)
 }
 
-// DiscardUpTo is Discard for who has agreed to lose a number of rows: a file that has more of them when its turn comes is not discarded, and
-// the error is a [*FileGrewError]. A file that is written may take rows while the call waits.
+// DiscardUpTo is Discard for a caller that has agreed to lose a number of rows. A file that has more of them when its turn comes is not
+// discarded, and the error is a [*FileGrewError]. A file that is written may receive rows while the call waits.
 func (b *Buffer) DiscardUpTo(ctx context.Context, sinkID, fileID string, rows int64) error {
 	return b.discardUpTo(ctx, sinkID, fileID, rows)
 }
@@ -96,9 +96,12 @@ func (b *Buffer) queueDiscard(f *file, most int64, done func(error), unknown err
 }
 
 func (b *Buffer) discard(ctx context.Context, f *file, most int64, unknown error) error {
-	over, runs, grew := false, false, int64(0)
+	over, runs, moves, grew := false, false, false, int64(0)
 	err := b.do(ctx, func(t *txn) {
 		if over = b.mu.files[f.num] != f || f.done(); over {
+			return
+		}
+		if moves = f.rec.Leaving; moves {
 			return
 		}
 		if runs = b.late.runs(f.num); runs {
@@ -113,10 +116,16 @@ func (b *Buffer) discard(ctx context.Context, f *file, most int64, unknown error
 		}
 		t.ended(f, format.FileDiscarded)
 		rows := f.rec.Rows
-		t.onDurable(func() { b.log.Warn("file discarded", "sink", f.sink.id, "file", b.fileID(f), "rows", rows) })
+		t.onDurable(func() {
+			// No next: the caller asked for it, and the rows are gone.
+			b.log.Warn("file discarded", "sink", f.sink.id, "file", b.fileID(f), "rows", rows)
+		})
 	})
 	if err == nil && over {
 		err = unknown
+	}
+	if err == nil && moves {
+		err = fileMoves(b.fileID(f))
 	}
 	if err == nil && runs {
 		err = fmt.Errorf("%w: file %s", ErrImportRuns, b.fileID(f))

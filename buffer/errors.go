@@ -13,7 +13,7 @@ import (
 //	        try again later, the outcome is unknown         *FailedError, *UnknownError
 //	retry   a later attempt may succeed                     every error that has no other mark
 //	stop    another owner has the instance                  *FencedError
-//	repair  somebody has to change something first          *driver.SchemaError, *driver.RowsError, driver.Permanent, *ChangeError, ErrClosed
+//	repair  a person has to change something first          *driver.SchemaError, *driver.RowsError, driver.Permanent, *ChangeError, ErrClosed
 var (
 	// ErrClosed is returned by every call after Close has begun.
 	ErrClosed = errors.New("buffer: the engine is closed: open it again")
@@ -21,16 +21,19 @@ var (
 	// ErrUnknownSink is returned for a sink id that was never defined.
 	ErrUnknownSink = errors.New("buffer: unknown sink")
 
-	// ErrImportRuns is returned for a file that cannot be given up yet: a call of Target.Import did not return after the
+	// ErrImportRuns is returned for a file that cannot be given up yet, because a call of Target.Import did not return after the
 	// end of its context, and may still store the rows. Try again when it has returned, or after a restart.
 	ErrImportRuns = errors.New("buffer: an import that was left alone still runs")
 
-	// ErrSinkInUse is returned for a sink that cannot be forgotten: drop it, and flush or discard what waits of it.
+	// ErrSinkInUse is returned for a sink that cannot be forgotten. Drop it, and flush or discard its waiting rows.
 	ErrSinkInUse = errors.New("buffer: the sink is defined, or rows of it wait")
 
-	// ErrNotHeld is returned for a file that cannot be split or go to the quarantine as asked: no import of it has failed, the target has not
-	// refused its rows, or the target is no [driver.Voider]. The error says which.
+	// ErrNotHeld is returned for a file that cannot be split or go to the quarantine as asked, because no import of it has failed, the target has
+	// not refused its rows, or the target is no [driver.Voider]. The error says which.
 	ErrNotHeld = errors.New("buffer: the file cannot be split")
+
+	// ErrFileMoves is matched by the error of a call about a file that moves to another engine. See [Buffer.BeginDeparture]. Try again in a moment.
+	ErrFileMoves = errors.New("buffer: the file moves to another engine, try again")
 
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
 	ErrUnknownFile = errors.New("buffer: unknown file")
@@ -43,7 +46,7 @@ var (
 type FileGrewError struct {
 	// Sink and File are ids.
 	Sink, File string
-	// Rows are those that the file had.
+	// Rows is the number of rows in the file.
 	Rows int64
 }
 
@@ -51,12 +54,12 @@ func (e *FileGrewError) Error() string {
 	return fmt.Sprintf("buffer: file %s of sink %q has %d rows now and was not discarded", e.File, e.Sink, e.Rows)
 }
 
-// OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted; the caller may
+// OverloadError says that a bound of memory or disk is reached. Nothing of the call was accepted. The caller may
 // repeat it after RetryAfter. The bounds are Tuning.MaxPendingBytes, MaxDiskBytes and MaxSinkBytes.
 type OverloadError struct {
-	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (what waits of all sinks, in local
-	// and staging, or what the files of the local level take: of MaxDiskBytes, or of their volume), "sink" (what waits of
-	// one sink) or "quarantine" (QuarantineBounds of one sink).
+	// Resource is the bound that was hit: "memory" (bytes not yet committed), "disk" (the waiting bytes of all sinks, in
+	// local and staging, or the size of the local level's files, bounded by MaxDiskBytes or their volume), "sink" (the
+	// waiting bytes of one sink) or "quarantine" (QuarantineBounds of one sink).
 	Resource string
 	// Used and Limit are in bytes.
 	Used, Limit int64
@@ -66,7 +69,7 @@ type OverloadError struct {
 	Free   int64
 	// RetryAfter is the least time after which a retry makes sense.
 	RetryAfter time.Duration
-	// Silent is since when the [Changelog] has not answered, if rows wait for it in memory. Zero: it is not the cause.
+	// Silent is since when the [Changelog] has not responded, if rows wait for it in memory. Zero means that it is not the cause.
 	Silent time.Time
 
 	size int64 // of the call
@@ -87,12 +90,12 @@ func (e *OverloadError) Error() string {
 	text := fmt.Sprintf("buffer: overloaded: no room %s (%d of the %d bytes of %s are in use), retry after %s",
 		where[0], e.Used, e.Limit, where[1], e.RetryAfter)
 	if !e.Silent.IsZero() {
-		text += ": the changelog has not answered since " + e.Silent.Format(time.RFC3339)
+		text += ": the changelog has not responded since " + e.Silent.Format(time.RFC3339)
 	}
 	return text
 }
 
-// TooLargeError says that one call carries more bytes than a bound ever admits. Repeating it is useless: split it, or raise
+// TooLargeError says that one call carries more bytes than a bound ever admits. Repeating it is useless. Split it, or raise
 // the bound.
 type TooLargeError struct {
 	// Size and Limit are in bytes.
@@ -106,11 +109,11 @@ func (e *TooLargeError) Error() string {
 		e.Size, e.Limit, e.Option)
 }
 
-// FailedError says that the local level could not be written or read: a broken, full or absent disk. What was
-// acknowledged before is safe as far as the disk kept it; the outcome of the call is unknown, and rows that nobody
-// waited for may be lost. The buffer closes the store and opens it again by itself, with the backoff of Tuning.Retry,
-// and takes rows as soon as that succeeds. The process need not do anything; it may also close the engine and open it
-// again. A [Changelog] that fails is such a failure too. One that wraps a [*StoreDamageError] does not pass: [Restore] the local level.
+// FailedError says that the local level could not be written or read, because of a broken, full or absent disk. Acknowledged rows are safe as far
+// as the disk kept them. The outcome of the call is unknown, and rows that no caller waited for may be lost. The buffer closes the
+// store and opens it again by itself, with the backoff of Tuning.Retry, and accepts rows as soon as that succeeds. The process need not
+// do anything. It may also close the engine and open it again. A [Changelog] that fails is such a failure too. A FailedError that wraps
+// a [*StoreDamageError] does not pass: [Restore] the local level.
 type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string {
@@ -123,8 +126,8 @@ func (e *FailedError) Error() string {
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// UnknownError says that a call ended before its outcome was known: its context ended while rows of the call waited for the disk, or a later
-// part of the call failed. All, some or none of its rows may be stored. Send the call again with the same key, as forebay.Engine.IngestOnce
+// UnknownError says that a call ended before its outcome was known, because its context ended while rows of the call waited for the disk, or a
+// later part of the call failed. All, some or none of its rows may be stored. Send the call again with the same key, as forebay.Engine.IngestOnce
 // takes it. Without a key its rows may be stored twice. An error of a context that is no UnknownError says that nothing was stored.
 type UnknownError struct {
 	// Err is the cause of the context, or the error of the later part.
@@ -138,8 +141,8 @@ func (e *UnknownError) Error() string {
 func (e *UnknownError) Unwrap() error { return e.Err }
 
 // FencedError says that another owner has opened the [Changelog] of this instance, as after a pause in which this one was taken
-// for dead. The buffer has stopped for good. The outcome of calls under way is unknown: what the changelog has is the other
-// owner's. Close the buffer and move its folder away: staged objects of it may be the other owner's too.
+// for dead. The buffer has stopped permanently. The outcome of calls in progress is unknown. The rows in the changelog are the
+// other owner's. Close the buffer and move its folder away. Staged objects of it may be the other owner's too.
 type FencedError struct {
 	// Instance is the name of the instance, with which its ids begin.
 	Instance string
@@ -154,13 +157,13 @@ func (e *FencedError) Error() string {
 func (e *FencedError) Unwrap() error { return e.Err }
 
 // RoomError says that the volume of the local level is too small to open it, or to upgrade its format for a definition. Nothing is
-// lost or changed: give it room and try again.
+// lost or changed. Give it room and try again.
 type RoomError struct {
 	// Dir is the folder of the local level.
 	Dir string
-	// Free are the bytes that the volume has, Needed those that the local level needs.
+	// Free are the free bytes of the volume, Needed the bytes that the local level needs.
 	Free, Needed int64
-	// For says what they are needed for.
+	// For is the purpose of the needed bytes.
 	For string
 
 	err error
@@ -173,12 +176,12 @@ func (e *RoomError) Unwrap() error { return e.err }
 var errReopened = &FailedError{Err: errors.New("the local level was reopened during the call")}
 
 // StoreDamageError says that the store of a data directory is damaged where [Inspect], which changes nothing, would have
-// to change it. An engine that opens the directory sets the damaged store aside and goes on with what is whole. With a [Changelog] Open
-// returns it too, and every call after Options.OnDamage, because [Restore] makes the whole store again.
+// to change it. An engine that opens the directory sets the damaged store aside and continues with the undamaged parts. With a
+// [Changelog] Open returns it too, and every call after Options.OnDamage, because [Restore] makes the whole store again.
 type StoreDamageError struct {
 	// Dir is the directory.
 	Dir string
-	// Err says what was found.
+	// Err describes the damage.
 	Err error
 
 	replicated bool

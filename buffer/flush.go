@@ -13,14 +13,14 @@ import (
 
 // HeldError says why rows are not in their table yet.
 type HeldError struct {
-	// SinkID and FileID name what is held up; SliceID is set when it is an upload.
+	// SinkID and FileID name the file that is held up; SliceID is set when it is an upload.
 	SinkID, FileID, SliceID string
 	// Attempt is the number of failed attempts, RetryAfter the time of the next.
 	Attempt    int
 	RetryAfter time.Time
 	// Rows are the rows of the file.
 	Rows int64
-	// Err is the cause: the last failure of a driver as text, or the end of the caller's context.
+	// Err is the cause, the last failure of a driver as text or the end of the caller's context.
 	Err error
 
 	firstFailed time.Time
@@ -50,12 +50,12 @@ func (e *HeldError) Error() string {
 
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// Flush is a barrier: when it returns nil, every row of the sink whose Append had returned before the call is in the
+// Flush is a barrier. When it returns nil, every row of the sink whose Append had returned before the call is in the
 // table, or in the quarantine if the target refuses it. It closes the writing file and repeats failed attempts at once. It ends early
 // with a [*HeldError] when a driver says that a retry alone will not help, when rows expire, or when ctx ends.
 func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 	var waiting []*file
-	var before []int // failures of the waiting files before the call
+	var before []int64 // the attempts of the waiting files that began before the call, whose cause may have passed
 	epoch := uint64(0)
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		epoch = b.store.Now().Epoch
@@ -66,7 +66,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 		for _, f := range s.files {
 			if !f.done() {
 				waiting = append(waiting, f)
-				before = append(before, f.failures)
+				before = append(before, f.attempts.Load())
 			}
 		}
 	})
@@ -91,7 +91,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			if h := b.held(f); h != nil && (held == nil || h.Attempt > held.Attempt) {
 				held = h
 			}
-			hopeless = hopeless || f.hopeless() && (f.failures > before[i] || f.done())
+			hopeless = hopeless || f.hopeless() && (f.failed > before[i] || f.done())
 		}
 		b.mu.RUnlock()
 		if f := b.failure(); f != nil {
@@ -101,7 +101,7 @@ func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
 			return errReopened
 		}
 		if left == 0 && keeps {
-			return b.do(ctx, func(*txn) {}) // behind the commit by which the refused rows came to the quarantine
+			return b.do(ctx, func(*txn) {}) // after the commit by which the refused rows were added to the quarantine
 		}
 		if left == 0 {
 			return nil
@@ -154,7 +154,7 @@ func (b *Buffer) held(f *file) *HeldError {
 	h.Attempt, h.RetryAfter, h.Err = r.Attempt, r.After, retryReason(r.Reason)
 	h.firstFailed, h.permanent = r.FirstFailed, r.Permanent
 	if next := b.probes.next(e.key); next.After(h.RetryAfter) {
-		h.RetryAfter = next // of the queue: it was probed with other work since
+		h.RetryAfter = next // of the queue, because it was probed with other work since
 	}
 	return h
 }
@@ -167,7 +167,7 @@ func (f *file) hopeless() bool {
 	return slices.ContainsFunc(f.slices, func(sl *slice) bool { return sl.rec.Retry.Permanent })
 }
 
-// retryReason is a recorded failure; its type was lost with the process that met it.
+// retryReason is a recorded failure. Its type was lost with the process that met it.
 type retryReason string
 
 func (r retryReason) Error() string { return string(r) }
@@ -207,7 +207,7 @@ func (b *Buffer) CloseFile(ctx context.Context, sinkID string, why trigger.Reaso
 	})
 }
 
-// Drop ends a sink: what waits is imported at once, the ledger stays. Handles stay usable. Define takes it up again.
+// Drop ends a sink. Waiting rows are imported at once, the ledger stays. Handles stay usable. Define takes it up again.
 func (b *Buffer) Drop(ctx context.Context, sinkID string) error {
 	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		if s.file != nil {

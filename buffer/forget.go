@@ -8,14 +8,14 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// Forget deletes the counters and the list of files of a dropped sink: a new sink with the id begins at zero. Call it when the
+// Forget deletes the counters and the list of files of a dropped sink. A new sink with the id begins at zero. Call it when the
 // table is deleted too, because [Buffer.Verify] compares a table with these counters. The error is [ErrSinkInUse] if the sink
-// is defined in this process, rows of it wait, or records are in its quarantine. Forget may be repeated.
+// is defined in this process, rows of it wait or arrive from another engine, or records are in its quarantine. Forget may be repeated.
 func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 	inUse := false
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		waits := func(f *file) bool { return !f.done() }
-		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits) || s.held.len() > 0; inUse {
+		if inUse = s.def != nil && !s.rec.Dropped || slices.ContainsFunc(s.files, waits) || len(s.arrivingFiles) > 0 || s.held.len() > 0; inUse {
 			return
 		}
 		t.dropArriving(s, func(*arriving) bool { return true })

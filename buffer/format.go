@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Two small files stand beside the files of the store.
+// Two small files are stored next to the files of the store.
 //
 // formatFile holds the format version as decimal text. It is read before anything else, so that the data of a newer
 // version is refused before the store replays its log or writes a byte. The same version stands in the store, under
@@ -30,10 +30,10 @@ import (
 //	1        1         version 1                        upgrade to 2, unless Tuning.KeepFormat
 //	n        below n   an upgrade that was cut short    complete it
 //	n        n         version n                        –
-//	below n  n         somebody has replaced the file   refuse
-//	absent   any       somebody has lost the file       write the version of the store into it
+//	below n  n         the file was replaced            refuse
+//	absent   any       the file was lost                write the version of the store into it
 //
-// copyFile marks a checkpoint that was not opened yet: see recovery.adopt. It holds unsealed in a snapshot, which [Restore] has to
+// copyFile marks a checkpoint that was not opened yet. See recovery.adopt. It holds unsealed in a snapshot, which [Restore] has to
 // make a local level of first.
 const (
 	formatFile = "forebay-format"
@@ -44,7 +44,7 @@ const (
 // FormatError says that a data directory has a format version that this version of the library does not know, or two versions
 // that cannot stand together. Nothing was changed.
 type FormatError struct {
-	// Dir is the directory, Found the version in it, Known those that this library reads and writes.
+	// Dir is the directory, Found the version in it, Known the versions that this library reads and writes.
 	Dir          string
 	Found, Known string
 }
@@ -144,7 +144,7 @@ func (b *Buffer) beginFormat(disk vfs.FS, dir string) error {
 			if version, err = knownFormat(dir, string(stored), format.Newest); err != nil {
 				return err
 			}
-			b.log.Warn("format file written again", "dir", dir, "format", version, "next", "check who deletes files of the data directory")
+			b.log.Warn("format file written again", "dir", dir, "format", version, "next", "find out what deletes files in the data directory")
 		}
 	}
 	return writeFormat(disk, dir, version)
@@ -178,7 +178,7 @@ func (r *recovery) upgradeFormat(b *Buffer, file int) error {
 	return nil
 }
 
-// upgradeFor prepares the upgrade that a definition needs: the file is written here, the store in the batch of the definition.
+// upgradeFor prepares the upgrade that a definition needs. The file is written here, the store in the batch of the definition.
 func (b *Buffer) upgradeFor(need int) error {
 	if int(b.format.Load()) >= need {
 		return nil
@@ -204,7 +204,7 @@ func (b *Buffer) upgradeFor(need int) error {
 }
 
 // upgradeRoom is the free room without which a definition upgrades nothing. On a full volume the file could get the new version, and
-// the store not. Open needs more before it upgrades: see [RoomError].
+// the store not. Open needs more before it upgrades. See [RoomError].
 const upgradeRoom = 1 << 20
 
 func (b *Buffer) checkUpgradeRoom() error {
@@ -237,11 +237,12 @@ func (t *txn) upgrade(need int) {
 	}
 }
 
-// adopt makes a checkpoint the data of an engine of its own, when it is opened first. Everything that the checkpoint
-// holds was sealed when it was made, so its ids stand for the same rows here and in the original and are kept. What
-// comes from now on has ids with a new instance, and so cannot meet those that the original gives out.
+// adopt turns a checkpoint into the data of a separate engine, when it is first opened. Everything that the
+// checkpoint holds was sealed when it was made, so its ids stand for the same rows here and in the original and are
+// kept. New files and slices have ids with a new instance, so their ids cannot equal any id that the original gives
+// out.
 //
-// A crash on the way repeats it, which is harmless: the records then have the name that was given first.
+// A crash on the way repeats it, which is harmless, because the records then have the name that was given first.
 func (r *recovery) adopt(disk vfs.FS, dir string) error {
 	marker := disk.PathJoin(dir, copyFile)
 	switch _, err := disk.Stat(marker); {

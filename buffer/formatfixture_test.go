@@ -46,7 +46,7 @@ func (d fixtureDrivers) Delete(ctx context.Context, objs ...driver.Object) error
 
 func (d fixtureDrivers) Extend(context.Context, driver.Table) error { return nil }
 
-// Void has nothing to rule out: no import of the fixture is under way when its id is refused.
+// Void has nothing to rule out, because no import of the fixture is running when its id is refused.
 func (d fixtureDrivers) Void(context.Context, driver.Table, string) (bool, error) { return false, nil }
 
 func (d fixtureDrivers) Import(ctx context.Context, f *driver.File) error {
@@ -55,7 +55,7 @@ func (d fixtureDrivers) Import(ctx context.Context, f *driver.File) error {
 		return errAway
 	case "importing":
 		return errors.Join(f.SaveProgress(ctx, []byte("job 7")), errAway)
-	case "permanent":
+	case "permanent", "held":
 		return driver.Permanent(errAway)
 	case "poison", "split":
 		rows := f.ReadRows(ctx)
@@ -107,7 +107,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 		}
 		return b
 	}
-	// fill appends rows, each a commit of its own; long ones are compressed by themselves.
+	// fill appends rows, each in a separate commit. Long ones are compressed by themselves.
 	fill := func(b *buffer.Buffer, s *buffer.SinkHandle, from, to, size int) {
 		for i := from; i < to; i++ {
 			put1(t, b, s, i, strings.Repeat("basin ", size/6))
@@ -165,6 +165,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	}
 	writeQuarantine(t, b)
 	writeMoved(t, b)
+	writeMovedFiles(t, b, opts, sleep)
 	for refused, id := range []string{"split", "poison"} {
 		putRows(t, b, define(t, b, id, with(driver.Gzip, 2), quarantined(keptForEver)), 3, func(i int) bool { return i == refused })
 		after(b.CloseFile(t.Context(), id, 1))
@@ -205,7 +206,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 // keptForEver keeps records of the year of the fixtures, which a fake clock has written.
 func keptForEver(q *buffer.QuarantineBounds) { q.MaxAge = 200 * 365 * 24 * time.Hour }
 
-// writeQuarantine leaves a sink with a row, records as they came, one that was edited, and positions, one of which has ended.
+// writeQuarantine leaves a sink with a row, records as they arrived, one that was edited, and positions, one of which has ended.
 func writeQuarantine(t *testing.T, b *buffer.Buffer) {
 	t.Helper()
 	s := define(t, b, "rejected", quarantined(keptForEver))
@@ -243,7 +244,27 @@ func writeMoved(t *testing.T, b *buffer.Buffer) {
 	}
 }
 
-// describeRejected says why a record was rejected, what it is now and what it was.
+// writeMovedFiles leaves a file of another engine that waits for its import, and one that arrives.
+func writeMovedFiles(t *testing.T, b *buffer.Buffer, opts buffer.Options, sleep func(time.Duration)) {
+	t.Helper()
+	define(t, b, "held")
+	for i, name := range []string{"here", "arriving"} {
+		other := openAt(t, "data", localdisk.On(opts, disktest.New(t)))
+		put(t, other, define(t, other, "held", smallSlices), 3*i, 3*i+3)
+		if err := other.CloseFile(t.Context(), "held", 1); err != nil {
+			t.Fatal(err)
+		}
+		sleep(3 * time.Second)
+		moveFiles(t, b, other, "files of "+name, 1)
+		closeBuffer(t, other)
+	}
+	if err := b.EndArrival(t.Context(), "files of here", true); err != nil {
+		t.Fatal(err)
+	}
+	sleep(3 * time.Second)
+}
+
+// describeRejected says why a record was rejected, and gives its current and its original bytes.
 func describeRejected(t *testing.T, in *buffer.Inspection, r buffer.Rejected) string {
 	t.Helper()
 	_, record, came, err := in.RejectedRecord(t.Context(), r.SinkID, r.ID)
@@ -257,7 +278,7 @@ func describeRejected(t *testing.T, in *buffer.Inspection, r buffer.Rejected) st
 	return text
 }
 
-// replayFixture replays what is in the quarantine of writeQuarantine, if the fixture has one.
+// replayFixture replays the quarantine of writeQuarantine, if the fixture has one.
 func replayFixture(t *testing.T, b *buffer.Buffer) {
 	t.Helper()
 	if _, ok := b.SinkStats("rejected"); !ok {
@@ -280,6 +301,11 @@ func replayFixture(t *testing.T, b *buffer.Buffer) {
 	wantRecords(t, b, "poison", string(row(1, bad)))
 	if _, ok := b.SinkStats("moved"); !ok {
 		return
+	}
+	if _, ok := b.SinkStats("held"); ok {
+		if err := b.EndArrival(t.Context(), "files of arriving", true); err != nil {
+			t.Error(err)
+		}
 	}
 	wantRecords(t, b, "moved", "here")
 	if err := b.EndArrival(t.Context(), "of arriving", true); err != nil {

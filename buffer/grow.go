@@ -17,14 +17,26 @@ const MaxTableColumns = 500
 // manyTableColumns is the number of columns from which on a definition is logged as a warning.
 const manyTableColumns = 200
 
+// TableProblem is a table that cannot take the rows of a sink as it is.
+type TableProblem struct {
+	// Source and Sink are ids, Table is the table's.
+	Source, Sink, Table string
+	// Known is set when the sink had this table with these columns before.
+	Known bool
+	// Kept is set when the columns that were accepted last for a table with Extend continue in place of the new ones.
+	Kept bool
+	// Err is a [*driver.SchemaError], a [*ChangeError] or marked by [driver.Permanent].
+	Err error
+}
+
 // ChangeError says that the table of a sink with Table.Extend cannot follow a definition. The last accepted one stays.
 // It is marked by [driver.Permanent].
 type ChangeError struct {
 	// Sink and Table are ids.
 	Sink, Table string
-	// Column is the column of the refused definition, Kept the one that the table keeps; without a name when there are too many.
+	// Column is the column of the refused definition, Kept the column that the table keeps. Kept has no name when there are too many columns.
 	Column, Kept datatype.Column
-	// Version is the last version of the columns that has Kept: see SinkStats.Version.
+	// Version is the last version of the columns that has Kept (see SinkStats.Version).
 	Version int
 
 	columns int
@@ -46,7 +58,7 @@ func typeName(t datatype.Type) string {
 	return string(t)
 }
 
-// Accepts returns a [*ChangeError] if Define would refuse c because of what the table has from earlier definitions.
+// Accepts returns a [*ChangeError] if Define would refuse c because of the columns that the table has from earlier definitions.
 func (b *Buffer) Accepts(c SinkConfig) error {
 	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
@@ -60,7 +72,7 @@ func (b *Buffer) Accepts(c SinkConfig) error {
 	return nil
 }
 
-// Mapping returns what SinkConfig.Mapping had in the last accepted definition of a sink whose table grows; nil if there is none.
+// Mapping returns what SinkConfig.Mapping had in the last accepted definition of a sink whose table grows, or nil if there is none.
 func (b *Buffer) Mapping(id string) []byte {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -83,7 +95,7 @@ func (s *sinkState) accepts(def *format.Definition) error {
 			columns++
 			continue
 		}
-		// A wider type is for the target to judge: somebody may have altered the table.
+		// A wider type is for the target to judge, because the table may have been altered.
 		if c := def.Table.Columns[i]; !c.Type.Holds(kept.Column.Type) {
 			return driver.Permanent(&ChangeError{Sink: s.id, Table: def.Table.ID, Column: c, Kept: kept.Column, Version: kept.Last})
 		}
@@ -104,7 +116,7 @@ func (s *sinkState) everHad() []format.Retired {
 }
 
 // leaveTable is called before def replaces a definition with Extend. If the sink leaves the table, or the table no longer grows, files that
-// wait for it keep finding their columns by name: see file.table.
+// wait for it keep finding their columns by name (see file.table).
 func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 	old := s.rec.Def
 	if old == nil || !old.Table.Extend || def.Table.Extend && def.Table.Is(old.Table) {
@@ -125,7 +137,7 @@ func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 }
 
 // found returns the definition for rows of a handle. If it is older than a definition with which its table has grown, and the sink has left that
-// table, the rows find their columns by name, as those that waited: see leaveTable. Called on the committer.
+// table, the rows find their columns by name, like the rows that waited. See leaveTable. Called on the committer.
 func (s *sinkState) found(def *format.Definition) *format.Definition {
 	known := s.left[keyOf(def.Table)]
 	if known == nil || def == s.def || def.Table.Extend {

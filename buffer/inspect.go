@@ -36,7 +36,7 @@ type InspectOptions struct {
 	disk
 }
 
-// Inspection is a read-only view of a local level: it writes no file but the lock, and uploads and imports nothing. It is
+// Inspection is a read-only view of a local level. It writes no file but the lock, and uploads and imports nothing. It is
 // safe for concurrent use.
 type Inspection struct {
 	b  *Buffer
@@ -145,7 +145,7 @@ func (i *Inspection) RejectedRecord(ctx context.Context, sinkID, id string) (r R
 type SliceStats struct {
 	// ID, FileID and SinkID are the ids that drivers see.
 	ID, FileID, SinkID string
-	// State is the state. OpenedAt and ClosedAt are when writing started and ended; ClosedAt is zero while the slice takes rows.
+	// State is the state. OpenedAt and ClosedAt are when writing started and ended; ClosedAt is zero while the slice is open.
 	State              SliceState
 	OpenedAt, ClosedAt time.Time
 	// Reason is the trigger that sealed the slice.
@@ -204,7 +204,7 @@ func (i *Inspection) WriteRows(ctx context.Context, w io.Writer, sliceID string)
 	case sl.rec.State == format.SliceWriting || sl.rec.State == format.SliceUploading:
 		stored, err = (&sliceSource{b: b, slice: sl.num, obj: obj, ext: sl.rec.Extent()}).Open()
 	case b.opts.Staging == nil:
-		err = errors.New("its rows are not on the local level any more, and no staging store was given")
+		err = errors.New("its rows are no longer on the local level, and no staging store was given")
 	default:
 		stored, err = b.openStaged(ctx, obj, sl.rec.Object)
 	}

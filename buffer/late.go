@@ -33,9 +33,9 @@ func (l *lateImports) runs(file uint64) bool {
 }
 
 // importedLate takes up the outcome of a call that had been left alone. Its success counts like any other
-// success; its failure was recorded when it was left alone.
+// success. Its failure was recorded when it was left alone.
 func (b *Buffer) importedLate(num uint64, arg *driver.File, err error) {
-	// Before the count goes down, so that nobody can give the file up in between; again when the store has failed meanwhile.
+	// Before the count goes down, so that no caller can discard the file in between, and again when the store has failed meanwhile.
 	for again := err == nil; again; {
 		b.mu.RLock()
 		changed := b.waitChange()
@@ -44,7 +44,9 @@ func (b *Buffer) importedLate(num uint64, arg *driver.File, err error) {
 			if f := b.mu.files[num]; f == nil || !t.imported(f, arg.ID, 0) {
 				return
 			}
-			t.onDurable(func() { b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows) })
+			t.onDurable(func() {
+				b.log.Warn("file imported late", "sink", arg.SinkID, "file", arg.ID, "rows", arg.Rows, "next", "if it recurs, find out why the target responds after the time limit")
+			})
 		})
 		var failed *FailedError
 		if again = errors.As(err, &failed) && b.ctx.Err() == nil; again && b.failure() != nil {

@@ -16,7 +16,7 @@ const maxSlices = 100
 // history is how many ended files of a sink are listed, for each way to end.
 const history = 31
 
-// timerKind says what is due.
+// timerKind is the kind of work that is due.
 type timerKind uint8
 
 const (
@@ -75,6 +75,7 @@ func (t *txn) sealSlice(sl *slice, why trigger.Reason) {
 	}
 	sl.rec.State, sl.rec.Closed, sl.rec.Reason = format.SliceUploading, t.now, why.String()
 	sl.rec.Tally = sl.Tally
+	sl.small.Store(sl.Raw <= maxLightUpload)
 	sl.rec.Chunks = sl.chunks
 	s.rec.Sealed.Add(sl.Rows, sl.Raw)
 	t.touchSlice(sl)
@@ -140,6 +141,7 @@ func (t *txn) checkUploaded(f *file) {
 		return
 	}
 	f.rec.State, f.rec.Sealed, f.rec.Retry = format.FileImporting, t.now, format.Retry{}
+	f.size.Store(f.tally().Raw)
 	t.touchFile(f)
 	t.onDurable(func() { t.b.queueImport(f) })
 }
@@ -249,17 +251,17 @@ func (t *txn) retryFile(f *file) {
 		f.rec.Split = split
 		t.touchFile(f)
 	}
-	if f.rec.State == format.FileImporting && f.rec.Retry.Attempt > 0 {
+	if f.rec.State == format.FileImporting {
 		t.again(t.b.importErrand(f))
 	}
 	for _, sl := range f.slices {
-		if sl.rec.State == format.SliceUploading && sl.rec.Retry.Attempt > 0 {
+		if sl.rec.State == format.SliceUploading {
 			t.again(t.b.uploadErrand(sl))
 		}
 	}
 }
 
-// again repeats a failed attempt without waiting for its turn.
+// again asks for an attempt that does not wait for its turn. It follows one that runs.
 func (t *txn) again(e errand) {
 	b := t.b
 	t.onDurable(func() {
@@ -305,7 +307,7 @@ func (b *Buffer) fire(k timerKey) {
 				t.expireRejects(s)
 			}
 		}
-	}}) // with an error the buffer is closing or has failed: recovery sets the timers again
+	}}) // with an error the buffer is closing or has failed. Recovery sets the timers again
 }
 
 // intervalOfSlice seals a slice whose interval has passed. A clock that was set back makes it wait again.
@@ -328,11 +330,11 @@ func (t *txn) intervalOfFile(f *file) {
 }
 
 func (b *Buffer) fileID(f *file) string {
-	return format.FileID(cmp.Or(f.rec.Instance, b.instance), f.num)
+	return format.FileID(cmp.Or(f.rec.Instance, b.instance), cmp.Or(f.rec.Number, f.num))
 }
 
 func (b *Buffer) sliceID(sl *slice) string {
-	return format.SliceID(cmp.Or(sl.rec.Instance, b.instance), sl.num, sl.rec.Revision)
+	return format.SliceID(cmp.Or(sl.rec.Instance, b.instance), cmp.Or(sl.rec.Number, sl.num), sl.rec.Revision)
 }
 
 // object describes a slice to a driver. Call it with mu held or on a slice that is sealed.

@@ -16,7 +16,7 @@ import (
 // metrics are the instruments of one buffer. A buffer without a meter has nil metrics, on which all methods may be called. No
 // method is called with a lock held, and no row depends on them.
 //
-// Names and meanings are a contract: docs/metrics.md lists them, and a test compares the two.
+// Names and meanings are a contract. docs/metrics.md lists them, and a test compares the two.
 type metrics struct {
 	commits, calls, deliveries metric.Float64Histogram
 	triggers                   metric.Int64Counter
@@ -43,39 +43,39 @@ func newMetrics(b *Buffer) (*metrics, error) {
 		},
 		commits: in.histogram("forebay.commit.duration", "Time from the start of a commit until it is on disk.",
 			0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
-		calls: in.histogram("forebay.driver.duration", "Duration of one call of a driver.",
+		calls: in.histogram("forebay.driver.duration", "Duration of a driver call.",
 			0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900),
 		deliveries: in.histogram("forebay.delivery.duration",
-			"Time from the acceptance of the first row of a file until the file is in its table.",
+			"Time from the acceptance of a file's first row until the file is in its table.",
 			0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10800, 86400, 604800),
-		triggers: in.counter("forebay.triggers", "{trigger}", "Slices sealed and files closed, by reason."),
+		triggers: in.counter("forebay.triggers", "{trigger}", "Triggers that sealed a slice or closed a file, by reason."),
 	}
 	o := observers{
-		accepted:  in.observableCounter("forebay.rows.accepted", "{row}", "Rows that are or were on local disk."),
-		imported:  in.observableCounter("forebay.rows.imported", "{row}", "Rows in the tables."),
-		expired:   in.observableCounter("forebay.rows.expired", "{row}", "Rows that were given up after the retention."),
-		discarded: in.observableCounter("forebay.rows.discarded", "{row}", "Rows that somebody discarded."),
-		poison:    in.observableCounter("forebay.rows.poison", "{row}", "Rows that the target refused and that went to the quarantine."),
-		damaged:   in.observableCounter("forebay.rows.damaged", "{row}", "Rows that the disk did not give back."),
-		unstored:  in.observableCounter("forebay.rows.unstored", "{row}", "Rows in memory that were lost when the disk failed."),
-		damages:   in.gauge("forebay.damages", "{record}", "Records of damage that nobody has removed."),
-		store:     in.gauge("forebay.disk.store", "By", "What the files of the local level take, in allocated blocks."),
+		accepted:  in.observableCounter("forebay.rows.accepted", "{row}", "Rows written to local disk."),
+		imported:  in.observableCounter("forebay.rows.imported", "{row}", "Rows imported into the tables."),
+		expired:   in.observableCounter("forebay.rows.expired", "{row}", "Rows dropped after the retention period."),
+		discarded: in.observableCounter("forebay.rows.discarded", "{row}", "Rows discarded on request."),
+		poison:    in.observableCounter("forebay.rows.poison", "{row}", "Rows moved to the quarantine because the target refused them."),
+		damaged:   in.observableCounter("forebay.rows.damaged", "{row}", "Rows lost to disk damage."),
+		unstored:  in.observableCounter("forebay.rows.unstored", "{row}", "Rows lost because they were only in memory when the disk failed."),
+		damages:   in.gauge("forebay.damages", "{record}", "Damage records that have not been removed yet."),
+		store:     in.gauge("forebay.disk.store", "By", "Disk space that the local level's files occupy, in allocated blocks."),
 		waiting:   in.gauge("forebay.rows.waiting", "{row}", "Accepted rows that are not in a table yet, by level."),
 		size:      in.gauge("forebay.rows.size", "By", "Stored bytes of the waiting rows, by level."),
-		oldest:    in.ages("forebay.rows.age", "Age of the oldest row that is not in its table; 0 when there is none."),
+		oldest:    in.ages("forebay.rows.age", "Age of the oldest waiting row, or 0 if no row is waiting."),
 		files:     in.gauge("forebay.files", "{file}", "Files that are not in their table yet, by state."),
-		held:      in.gauge("forebay.files.held", "{file}", "Files whose last attempt has failed and that wait for the next."),
-		leased:    in.gauge("forebay.files.leased", "{file}", "Files that wait because another node imports."),
+		held:      in.gauge("forebay.files.held", "{file}", "Files waiting for a retry after a failed upload or import."),
+		leased:    in.gauge("forebay.files.leased", "{file}", "Files waiting because another node holds their table's lease."),
 		rejects:   in.gauge("forebay.quarantine.records", "{record}", "Rejected records in the quarantine."),
-		rejected:  in.gauge("forebay.quarantine.size", "By", "What they count in the bounds of the quarantine."),
-		added:     in.observableCounter("forebay.quarantine.added", "{record}", "Records that came into the quarantine."),
+		rejected:  in.gauge("forebay.quarantine.size", "By", "Size of the rejected records, as counted toward the quarantine's limits."),
+		added:     in.observableCounter("forebay.quarantine.added", "{record}", "Records that entered the quarantine."),
 		left:      in.observableCounter("forebay.quarantine.left", "{record}", "Records that left the quarantine, by outcome."),
-		pending:   in.gauge("forebay.memory.size", "By", "Row bytes that are accepted and not committed."),
-		local:     in.gauge("forebay.disk.size", "By", "Stored bytes of the local level."),
-		limit:     in.gauge("forebay.disk.limit", "By", "Bound of forebay.disk.size at which calls are refused: MaxDiskBytes, or less if the volume has less room."),
-		keys:      in.gauge("forebay.keys", "{key}", "Keys of calls that are known, so that a repetition adds nothing."),
-		forgotten: in.observableCounter("forebay.keys.forgotten", "{key}", "Keys that were forgotten before their time, at a bound."),
-		overloads: in.observableCounter("forebay.overloads", "{call}", "Calls that were refused, by the resource that was short."),
+		pending:   in.gauge("forebay.memory.size", "By", "Bytes of accepted rows that are not committed yet."),
+		local:     in.gauge("forebay.disk.size", "By", "Bytes stored in the local level."),
+		limit:     in.gauge("forebay.disk.limit", "By", "Limit of forebay.disk.size at which calls are refused: MaxDiskBytes, or less on a smaller volume."),
+		keys:      in.gauge("forebay.keys", "{key}", "Call keys that the engine remembers. A retry with one of these keys stores nothing."),
+		forgotten: in.observableCounter("forebay.keys.forgotten", "{key}", "Keys that were forgotten early because a limit was reached."),
+		overloads: in.observableCounter("forebay.overloads", "{call}", "Refused calls, by the resource that was short."),
 	}
 	if in.err != nil {
 		return nil, fmt.Errorf("buffer: metrics: %w", in.err)
@@ -184,7 +184,7 @@ func (o *observers) observe(to metric.Observer, st Stats, opts Options, now time
 		to.ObserveInt64(o.discarded, s.Discarded.Rows, sink)
 		to.ObserveInt64(o.damaged, s.Damaged.Rows, sink)
 		to.ObserveInt64(o.unstored, s.Unstored, sink)
-		to.ObserveInt64(o.poison, s.Poison.Rows, sink) // for every sink: a counter that begins above 0 hides its first growth from alerts
+		to.ObserveInt64(o.poison, s.Poison.Rows, sink) // for every sink, because a counter that begins above 0 hides its first growth from alerts
 		if q := &s.Quarantine; q.On || q.Added > 0 {
 			to.ObserveInt64(o.rejects, q.Records, sink)
 			to.ObserveInt64(o.rejected, q.Bytes, sink)
@@ -264,7 +264,7 @@ func sumOf(sinks []SinkStats) (all SinkStats) {
 	return all
 }
 
-// firstWaiting is when the oldest row that is not in its table was accepted; zero if no row waits.
+// firstWaiting is when the oldest row that is not in its table was accepted, or zero if no row waits.
 func (s *SinkStats) firstWaiting() time.Time {
 	local, staging := s.Local.FirstAt, s.Staging.FirstAt
 	if local.IsZero() || !staging.IsZero() && staging.Before(local) {

@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Open opens the local level in a folder, creating it if need be, and takes up what an earlier process left: rows of
+// Open opens the local level in a folder, creating it if need be, and takes up what an earlier process left. Rows of
 // open slices stay open, sealed slices are uploaded, closed files are imported. Only one process can have it open.
 func Open(dir string, opts Options) (*Buffer, error) {
 	if err := opts.Validate(); err != nil {
@@ -85,7 +85,7 @@ type recovery struct {
 	buffer   *Buffer
 	db       *pebble.DB
 	number   uint64 // of the last batch in the changelog
-	tail     uint64 // of the first batch that has a copy; 0: none has
+	tail     uint64 // of the first batch that has a copy, 0 if none has
 	now      time.Time
 	instance string
 	version  int // of the format
@@ -126,7 +126,7 @@ func (b *Buffer) recoverState(db *pebble.DB, version int, number uint64) (*recov
 		return nil, err
 	}
 	r.lastFile, r.lastSlice, _ = format.ParseCounters(counters)
-	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts, r.recoverRejects, r.recoverTail} {
+	for _, read := range []func() error{r.recoverSinks, r.recoverFiles, r.recoverSlices, r.recoverReceipts, r.recoverRejects, r.recoverArrivals, r.recoverTail} {
 		if err := read(); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (r *recovery) initStore() error {
 	return r.db.Flush()
 }
 
-// resumed moves a time of the records to the clock of this process: an age is kept, and a time that lies in the future,
+// resumed moves a time of the records to the clock of this process. An age is kept, and a time that lies in the future,
 // because the clock was set back meanwhile, becomes now. Otherwise rows would wait until the clock has caught up.
 func (r *recovery) resumed(t time.Time) time.Time {
 	if t.IsZero() {
@@ -195,6 +195,7 @@ func (r *recovery) recoverFiles() error {
 		if f.rec.Def != nil {
 			f.target = f.rec.Def.Table.Target
 		}
+		f.began.Store(f.rec.State == format.FileImporting)
 		f.rec.Retry.FirstFailed = r.resumed(f.rec.Retry.FirstFailed)
 		r.files[f.num] = f
 		f.sink.files = append(f.sink.files, f)
@@ -246,7 +247,7 @@ func (sl *slice) recoverWriting(db *pebble.DB, it *pebble.Iterator, refuse bool)
 	ok := it.SeekLT(to) && bytes.Compare(it.Key(), from) >= 0
 	err := it.Error()
 	if !ok && err == nil {
-		return nil // opened and lost its only chunk: impossible while both are one batch, harmless otherwise
+		return nil // opened and lost its only chunk, which is impossible while both are one batch, harmless otherwise
 	}
 	var value []byte
 	if err == nil {
@@ -305,6 +306,8 @@ func (b *Buffer) resume() {
 		case format.FileWriting:
 			b.timers.Set(timerKey{timerFile, f.num}, f.rec.Opened.Add(f.rec.Def.Import.Interval))
 		case format.FileImporting:
+			f.size.Store(f.tally().Raw)
+			f.tried.Store(f.rec.Retry.Attempt > 0)
 			b.queueImport(f)
 		case format.FileImported, format.FileExpired, format.FileDiscarded:
 			if len(f.slices) > 0 {
@@ -316,6 +319,7 @@ func (b *Buffer) resume() {
 			case format.SliceWriting:
 				b.timers.Set(timerKey{timerSlice, sl.num}, sl.rec.Opened.Add(f.rec.Def.Upload.Interval))
 			case format.SliceUploading:
+				sl.small.Store(sl.Raw <= maxLightUpload)
 				b.queueUpload(sl)
 			}
 		}

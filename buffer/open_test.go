@@ -30,7 +30,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	}
 }
 
-// A power cut right after the first acknowledgement in a new folder: the names of the folders above must be on disk,
+// A power cut right after the first acknowledgement in a new folder. The names of the folders above must be on disk,
 // too. Only the last of them was synced once, and the rows were gone with the others.
 func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 	for _, dir := range []string{"local", "data/local", "a/b/c/local"} {
@@ -65,7 +65,7 @@ func TestUnknownFormatIsRefusedUntouched(t *testing.T) {
 	b := openAt(t, dir, diskOptions(mem))
 	put(t, b, define(t, b, "a"), 0, 10)
 	closeBuffer(t, b)
-	for _, version := range []string{"6\n", "1000000\n", "", "one", "1 2"} {
+	for _, version := range []string{"7\n", "1000000\n", "", "one", "1 2"} {
 		if err := os.WriteFile(filepath.Join(dir, "forebay-format"), []byte(version), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 //	            Import of the part whose turn it is ◀────────────────────┐
 //	             │ nil            │ RowsError                            │ the new parts, with their
 //	             ▼                ▼                                      │ ids, are on disk
-//	        part imported   answer is on disk ──▶ Void of its id ── no ──┘
+//	        part imported   result is on disk ──▶ Void of its id ── no ──┘
 //	             │                                 │ it was imported
 //	             ▼                                 ▼
 //	  all parts are done ◀──────────────────────────
@@ -27,19 +27,23 @@ import (
 //	             ▼
 //	  refused rows go to the quarantine, at most keepBytes in a commit; the last one ends the file
 //
-// A crash repeats the step that was under way. It does no harm: Import and Void may be repeated under their ids, and rows come to the quarantine in
-// the commit that counts them. Void stands between a refused id and those that are made of it, because the refusal may be the answer to a later
-// attempt while an earlier one, whose answer was lost, still runs somewhere. The design that lost waits for it: nobody knows for how long.
+// A crash repeats the interrupted step. It does no harm: Import and Void may be repeated under their ids, and rows enter the quarantine in the
+// commit that counts them. Void is between a refused id and the ids that are derived from it, because the refusal may be the result of a later
+// attempt while an earlier one, whose response was lost, still runs somewhere. The design that lost waits for it, and cannot know for how long.
 //
-// Errors other than a [*driver.RowsError] leave the state as it is: the step is repeated like any import. So an outage sends no row to the quarantine.
+// Erased rows leave a file in the same steps, but do not enter the quarantine. See eraserows.go.
 //
-// When somebody asks that the rest goes to the quarantine ([Buffer.QuarantineFile]), no part is imported any more: Void comes at once, and a part
-// that was not imported is given up.
+// Errors other than a [*driver.RowsError] leave the state as it is. The step is repeated like any import. So an outage sends no row to the
+// quarantine.
+//
+// When the caller asks that the rest goes to the quarantine ([Buffer.QuarantineFile]), no more parts are imported: Void is called at once, and a
+// part that was not imported is abandoned.
 
 const (
-	// maxSplitImports is how many imports of parts of one file come one after the other. Then it waits like after a failure, and goes on.
+	// maxSplitImports is how many imports of parts of one file come one after the other. Then it waits like after a failure, and
+	// continues.
 	maxSplitImports = 256
-	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until somebody asks for a retry.
+	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until a retry is requested.
 	maxSplitTime = time.Hour
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
@@ -48,7 +52,7 @@ const (
 	keepRows  = 4096
 )
 
-// rowsRefused is a [*driver.RowsError] reduced to what is recorded.
+// rowsRefused is a [*driver.RowsError] reduced to the recorded parts.
 type rowsRefused struct {
 	error
 	rows []format.RefusedRow
@@ -59,7 +63,7 @@ type rowsRefused struct {
 
 func (e *rowsRefused) Unwrap() error { return driver.Permanent(e.error) }
 
-// refusalOf copies the rows of a [*driver.RowsError] in err; nil if there is none. plain is the text of err.
+// refusalOf copies the rows of a [*driver.RowsError] in err, or nil if there is none. plain is the text of err.
 func refusalOf(err, plain error) *rowsRefused {
 	e, ok := errors.AsType[*driver.RowsError](err)
 	if !ok || len(e.Rows) == 0 {
@@ -92,9 +96,9 @@ func (t *txn) openQuarantine(s *sinkState) {
 	}
 }
 
-// splitLast imports the rows that the target takes of a file whose retention has passed. It reports false if the file expires: the target never
-// refused rows of the file, the sink wants the file whole, only refused rows are left, or the file was split for the last time before. takeRefusal
-// has called upgradeFor.
+// splitLast imports the rows that the target takes of a file whose retention has passed. It reports false if the file expires, because the target
+// never refused rows of the file, the sink wants the file whole, only refused rows are left, or the file was split for the last time before.
+// takeRefusal has called upgradeFor.
 func (t *txn) splitLast(f *file, cause error) bool {
 	b, split := t.b, f.rec.Split
 	if !f.rec.RowsRefused || !b.mayBeSplit(f) || split != nil && (split.Last || split.Rest != nil || split.Next() < 0) {
@@ -120,14 +124,14 @@ func (f *file) endsWith(cause error) bool {
 	return ok && f.rec.Split != nil && f.rec.Split.Last
 }
 
-// step records the next state of a split and asks for what comes next.
+// step records the next state of a split and asks for the next step.
 func (t *txn) step(f *file, split *format.Split) {
 	t.setSplit(f, split)
 	t.onDurable(func() { t.b.queueImport(f) })
 }
 
-// setSplit replaces the split of a file, and forgets its failures. The note of the driver stays as long as the id stays whose turn it is: an earlier
-// attempt may have stored rows under it, and a driver without its note would take the next attempt for the first.
+// setSplit replaces the split of a file, and forgets its failures. The note of the driver stays as long as the id stays whose turn it is, because
+// an earlier attempt may have stored rows under it, and a driver without its note would take the next attempt for the first.
 func (t *txn) setSplit(f *file, split *format.Split) {
 	if t.turn(f, f.rec.Split) != t.turn(f, split) {
 		f.rec.Progress = nil
@@ -147,8 +151,8 @@ func (t *txn) turn(f *file, split *format.Split) string {
 	return ""
 }
 
-// stands reports whether a split is what it was when a step began. If not, a retry was asked for or a late call has ended, and the step is made
-// once more.
+// stands reports whether a split is unchanged since a step began. If not, a retry was requested or a late call has ended, and the step is
+// repeated.
 func (t *txn) stands(f *file, split *format.Split) bool {
 	if t.b.mu.files[f.num] != f || f.rec.State != format.FileImporting {
 		return false
@@ -179,8 +183,8 @@ func (b *Buffer) importsAs(f *file, id string) bool {
 	return i >= 0 && !f.rec.Split.Parts[i].Imported && f.rec.Split.Parts[i].Refused == nil
 }
 
-// takeRefusal takes up the answer of a target that refuses rows of a file or part, after a call that took so long. It returns why the file is
-// held or waits, nil if it goes on.
+// takeRefusal processes the error of a target that refuses rows of a file or part, after a call that took so long. It returns why the file is
+// held or waits, nil if it continues.
 func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver.File, before *format.Split, answer *rowsRefused, took time.Duration) error {
 	b.mu.RLock()
 	ok, changed, waited := b.mayBeSplit(f), f.rec.Split != before, time.Duration(0)
@@ -190,7 +194,7 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 	id, rows := b.fileID(f), f.tally().Rows
 	b.mu.RUnlock()
 	switch {
-	case changed: // somebody has decided what becomes of the file
+	case changed: // a caller has decided about the file
 		b.queueImport(f)
 		return nil
 	case !ok:
@@ -215,7 +219,7 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 	switch {
 	case why != "" || split.Asked > 0:
 	case answer.unsure:
-		why = "the target cannot tell whether the cause is in the rows, somebody must decide"
+		why = "the target cannot tell whether the cause is in the rows, an operator must decide"
 	case waited < answer.patience:
 		why = fmt.Sprintf("the cause may pass by itself, rows leave the file after %s", answer.patience)
 	}
@@ -226,10 +230,10 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 	if pause {
 		split.Imports = 0
 	}
-	b.succeeded(e) // the target answers
+	b.succeeded(e) // the target responds
 	_ = b.changeSplit(ctx, f, before, split)
 	if pause {
-		return fmt.Errorf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; it goes on by itself: %w",
+		return fmt.Errorf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; it continues by itself: %w",
 			maxSplitImports, split.Poison(), answer.error)
 	}
 	return nil
@@ -250,7 +254,7 @@ func (e *rowsRefused) inFile(p *format.Part) (rows []format.RefusedRow) {
 	return rows
 }
 
-// holds says why a file is held instead of being split further, "" if it is not. The part at i has the newest answer.
+// holds says why a file is held instead of being split further, "" if it is not. The part at i has the newest result.
 func holds(s *format.Split, i int, rows int64) string {
 	p := &s.Parts[i]
 	named := int64(len(p.Refused))
@@ -262,7 +266,7 @@ func holds(s *format.Split, i int, rows int64) string {
 		return fmt.Sprintf("the target refuses %d rows of the file in so many places that a record of %d bytes cannot name more, and they are not in the quarantine",
 			s.Poison()-int64(s.Kept), size)
 	case s.Took > maxSplitTime.Milliseconds() && !s.Last:
-		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry goes on",
+		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry continues",
 			time.Duration(s.Took)*time.Millisecond, s.Poison())
 	case s.Asked == 0 && s.Poison()+named >= rows && rows >= systematicFrom:
 		return "the target refuses all rows of the file, so the cause is probably not in the rows"
@@ -276,7 +280,7 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *driver
 	to := split.Parts[len(split.Parts)-1].To
 	switch {
 	case to == whole.Rows:
-	case split.Untouched(whole.ID): // it has no parts yet, so what is left of it is the file
+	case split.Untouched(whole.ID): // it has no parts yet, so the rest is the whole file
 		after := split.Clone()
 		after.Parts[0].To = whole.Rows
 		_ = b.changeSplit(ctx, f, split, after)
@@ -302,21 +306,36 @@ func (b *Buffer) splitStep(ctx context.Context, f *file, e errand, whole *driver
 	return nil, err
 }
 
-// replacePart rules out the id of a part that the target refuses, or that nobody wants imported any more, and replaces the part.
+// replacePart rules out the id of a part that the target refuses, or that no longer has to be imported, and replaces the part. For erased rows, a
+// target that cannot rule out an id need only count. If it has nothing of the part, the part keeps its id, under which the target stores rows once.
 func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, split *format.Split, i int) error {
-	target := b.targetOf(whole.SinkID, whole.Table.Target)
-	voider, ok := target.(driver.Voider)
-	if !ok {
-		if away, ok := target.(missing.Target); ok {
-			return driver.Permanent(away.Reason)
-		}
+	target, p := b.targetOf(whole.SinkID, whole.Table.Target), &split.Parts[i]
+	voider, voids := target.(driver.Voider)
+	counter, counts := target.(driver.Counter)
+	switch away, gone := target.(missing.Target); {
+	case gone:
+		return driver.Permanent(away.Reason)
+	case voids:
+	case !counts || !p.OnlyErased() || split.Rest != nil:
 		return driver.Permanent(errors.New("buffer: an earlier target took parts of the file, this one cannot rule out an import: it is no Voider"))
+	case b.late.runs(f.num):
+		return fmt.Errorf("buffer: rows of file %s were erased, and a call of the target that may store them has not returned", whole.ID)
 	}
-	p := &split.Parts[i]
+	// A target never accepts rows by that id again, so the record of the split comes first.
+	if err := b.do(ctx, func(*txn) {}); err != nil {
+		return err
+	}
 	var imported atomic.Bool
 	err := b.attempt(ctx, "void", whole.SinkID, f.target, func(ctx context.Context) error {
-		return b.alone(ctx, whole.Table, importPatience, func(ctx context.Context) error {
-			done, err := voider.Void(ctx, whole.Table, p.ID)
+		return b.alone(ctx, whole.Table, importPatience, func(ctx context.Context) (err error) {
+			var done bool
+			if voids {
+				done, err = voider.Void(ctx, whole.Table, p.ID)
+			} else {
+				var n int64
+				n, err = counter.CountFile(ctx, whole.Table, p.ID)
+				done = n > 0
+			}
 			imported.Store(done)
 			return err
 		})
@@ -324,15 +343,20 @@ func (b *Buffer) replacePart(ctx context.Context, f *file, whole *driver.File, s
 	switch {
 	case err != nil:
 		return err
-	case imported.Load(): // the answer to an earlier attempt was lost
+	case imported.Load() && voids: // the response to an earlier attempt was lost
 		_ = b.do(ctx, func(t *txn) { t.imported(f, p.ID, 0) })
 		return nil
 	}
 	after := split.Clone()
-	if split.Rest != nil {
+	switch {
+	case imported.Load(): // at least in part, so the import is repeated with all rows
+		after.Parts[i].Refused = nil
+	case split.Rest != nil:
 		after.Parts[i] = p.GiveUp()
-	} else {
+	case voids:
 		after.Replace(i, whole.ID)
+	default:
+		after.Parts[i] = p.Omit()
 	}
 	_ = b.changeSplit(ctx, f, split, after)
 	return nil
@@ -373,6 +397,12 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 		}
 		after := split.Clone()
 		after.Kept += len(rows)
+		for i := range left[:len(rows)] {
+			if left[i].Reason == format.ReasonErased {
+				after.Erased++
+				f.omitted = append(f.omitted, left[i].Row)
+			}
+		}
 		if !last || int64(after.Kept) < poison {
 			after.Forget()
 			t.step(f, after)
@@ -380,17 +410,17 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 		}
 		f.rec.Split = after
 		t.ended(f, format.FileImported)
-		if after.Kept > 0 {
+		if after.Kept > after.Erased {
 			var first format.RefusedRow
-			if len(left) > 0 { // else earlier commits have moved all of them
-				first = left[0]
+			if i := slices.IndexFunc(left, func(r format.RefusedRow) bool { return r.Reason != format.ReasonErased }); i >= 0 { // else earlier commits have moved all of them
+				first = left[i]
 			}
 			now := t.now
 			t.onDurable(func() {
 				key := queueKey{stepImport, whole.SinkID, refusedRows + whole.Table.ID} // of no queue of errands
 				if files, _, ok := b.probes.speak(key, first.Column+" "+first.Reason, now); ok {
 					b.log.Warn("file imported without refused rows", "sink", whole.SinkID, "file", whole.ID,
-						"rows", after.Kept, "of", whole.Rows, "reason", first.Reason, "column", first.Column, "files", files, "next", "replay or discard the refused rows in the quarantine")
+						"rows", after.Kept-after.Erased, "of", whole.Rows, "reason", first.Reason, "column", first.Column, "files", files, "next", "replay or discard the refused rows in the quarantine")
 				}
 			})
 		}
@@ -404,26 +434,33 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 // refusedRows begins the keys that thin log lines about refused rows. Log lines about failed imports use other keys.
 const refusedRows = "refused rows of "
 
-// addPoison puts rows of a file into the quarantine of its sink. The error says that it is full; nothing is done then.
+// addPoison puts rows of a file into the quarantine of its sink. The error says that it is full, and then nothing is done.
 func (t *txn) addPoison(f *file, words []format.RefusedRow, rows [][]byte) error {
 	s := f.sink
 	id, columns := t.b.fileID(f), f.rec.Def.Table.Columns
-	heads := make([]*format.Reject, len(rows))
-	size := int64(0)
+	heads := make([]*format.Reject, len(rows)) // nil for a row that was erased
+	size, records := int64(0), 0
 	for i := range rows {
+		if words[i].Reason == format.ReasonErased {
+			continue
+		}
+		records++
 		heads[i] = &format.Reject{At: t.now.UnixMilli(), Poison: &format.Poison{File: id, RefusedRow: words[i], Columns: columns, Label: f.rec.Def.Label}, Came: int64(len(rows[i]))}
 		size += heads[i].Size()
 	}
-	if full := s.noRoom(len(rows), size); full != nil {
-		f.lacks = poisonSize{f.rec.Split.Kept, len(rows), size}
+	if records == 0 {
+		return nil
+	}
+	if full := s.noRoom(records, size); full != nil {
+		f.lacks = poisonSize{f.rec.Split.Kept, records, size}
 		return full
 	}
 	for i := range rows {
-		t.freed -= t.addReject(t.batch, s, heads[i], rows[i])
+		if heads[i] != nil {
+			t.freed -= t.addReject(t.batch, s, heads[i], rows[i])
+		}
 	}
-	if len(rows) > 0 {
-		t.dropOldest(s)
-	}
+	t.dropOldest(s)
 	return nil
 }
 
@@ -434,7 +471,7 @@ type poisonSize struct {
 	bytes      int64
 }
 
-// stillNoRoom says that the quarantine still has no room for the refused rows that come next.
+// stillNoRoom says that the quarantine still has no room for the next refused rows.
 func (b *Buffer) stillNoRoom(f *file, split *format.Split) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -444,7 +481,7 @@ func (b *Buffer) stillNoRoom(f *file, split *format.Split) error {
 	return f.sink.noRoom(f.lacks.rows, f.lacks.bytes)
 }
 
-// noRoom says that the quarantine has no room for so many refused rows; nil if it has. Called with mu held.
+// noRoom says that the quarantine has no room for so many refused rows, or nil if it has. Called with mu held.
 func (s *sinkState) noRoom(rows int, bytes int64) error {
 	q := &s.rec.Quarantine
 	if q.DropOldest || s.heldBytes+bytes <= q.MaxBytes && s.held.len()+rows <= q.MaxRecords {
@@ -454,8 +491,8 @@ func (s *sinkState) noRoom(rows int, bytes int64) error {
 		s.held.len(), q.MaxRecords, s.heldBytes, q.MaxBytes))
 }
 
-// endSplit counts the rows of a split file that was imported in part or without its refused rows, and returns those that are left to count for
-// the state in which the file ends.
+// endSplit counts the rows of a split file that was imported in part or without its refused rows, and returns the rows that are left to count
+// for the state in which the file ends.
 func (t *txn) endSplit(f *file, state format.FileState, sum format.Tally) (rest format.Tally) {
 	split := f.rec.Split
 	if split == nil {
@@ -465,14 +502,15 @@ func (t *txn) endSplit(f *file, state format.FileState, sum format.Tally) (rest 
 	take := func(to *format.Count, rows int64) {
 		bytes := rest.Raw
 		if rows < rest.Rows {
-			bytes = int64(float64(rest.Raw) * float64(rows) / float64(rest.Rows)) // nobody has counted the bytes of a part
+			bytes = int64(float64(rest.Raw) * float64(rows) / float64(rest.Rows)) // the bytes of a part are not counted
 		}
 		to.Add(rows, bytes)
 		rest.Rows -= rows
 		rest.Raw -= bytes
 	}
 	rest = sum
-	take(&s.rec.Poison, int64(split.Kept))
+	take(&s.rec.Poison, int64(split.Kept-split.Erased))
+	take(&s.rec.Discarded, int64(split.Erased))
 	if state != format.FileImported {
 		take(&s.rec.Imported, split.Imported())
 	}

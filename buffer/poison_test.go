@@ -178,8 +178,8 @@ func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 	}
 }
 
-// The answer to the attempt that stored the rows is lost, and a later one is refused: the rows are there once, and nothing is in the
-// quarantine.
+// The response to the attempt that stored the rows is lost, and a later one is refused. The rows are there once, and nothing is in
+// the quarantine.
 func TestLostAnswerBeforeARefusal(t *testing.T) {
 	drv := &twist{}
 	stored := false
@@ -202,7 +202,7 @@ func TestLostAnswerBeforeARefusal(t *testing.T) {
 	})
 }
 
-// A file is held, and not split, when the cause is not in the rows, or when somebody wants it so.
+// A file is held, and not split, when the cause is not in the rows, or when the options say so.
 func TestRefusedFilesThatAreHeld(t *testing.T) {
 	all := func(int) bool { return true }
 	for name, c := range map[string]struct {
@@ -244,7 +244,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 					wantSplit(t, b, mem, c.rows, c.refused)
 					return
 				}
-				// Somebody changes the constraint: what is not in the table yet comes into it.
+				// The constraint is changed. The remaining rows arrive in the table.
 				mem.Refuse = nil
 				flush(t, b, "a")
 				st, _ := b.SinkStats("a")
@@ -310,7 +310,7 @@ func TestGoodRowsArriveBeforeAllRefusedOnesAreFound(t *testing.T) {
 	})
 }
 
-// Many imports of parts of one file have a pause now and then, and go on by themselves.
+// Many imports of parts of one file have a pause now and then, and continue by themselves.
 func TestManyImportsOfOneFile(t *testing.T) {
 	refused := func(i int) bool { return i%2 == 1 && i < 399 }
 	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
@@ -318,7 +318,7 @@ func TestManyImportsOfOneFile(t *testing.T) {
 		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
 		waits := 0
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if st, _ := b.SinkStats("a"); c.Op == buffertest.OpVoid && strings.Contains(st.Files[0].RetryReason, "goes on by itself") {
+			if st, _ := b.SinkStats("a"); c.Op == buffertest.OpVoid && strings.Contains(st.Files[0].RetryReason, "continues by itself") {
 				waits++
 			}
 			return nil
@@ -338,7 +338,7 @@ func TestManyImportsOfOneFile(t *testing.T) {
 	})
 }
 
-// A file whose imports keep the target busy for an hour is held. A retry goes on where it stopped.
+// A file whose imports keep the target busy for an hour is held. A retry continues where it stopped.
 func TestLongImportsOfOneFile(t *testing.T) {
 	refused := func(i int) bool { return i%4 == 1 }
 	withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
@@ -352,7 +352,7 @@ func TestLongImportsOfOneFile(t *testing.T) {
 			return nil
 		}
 		var held *buffer.HeldError
-		for found := int64(4); found < 10; found += 4 { // four answers in an hour, the fifth one is past it
+		for found := int64(4); found < 10; found += 4 { // four results in an hour, the fifth one is past it
 			if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "kept the target busy for 1h5m0s") {
 				t.Fatalf("Flush = %v", err)
 			}

@@ -11,11 +11,11 @@ import (
 )
 
 // Rows that gather in a writing file take room that only their import frees. When they take half of the room that a bound leaves
-// beside what is on its way already, the file is closed, uploaded and imported at once, whatever its conditions say.
+// in addition to the bytes already on their way, the file is closed, uploaded and imported at once, whatever its conditions say.
 //
 // The mark depends on the room that is left, and not on the bound alone, so that a sink whose earlier files are stuck can still
-// use the rest. It is at least a 64th of the bound: during an outage of the target another file frees nothing, and half a dozen
-// files are left behind instead of one for each commit.
+// use the rest. It is at least a 64th of the bound, because during an outage of the target another file frees nothing, and half a dozen
+// files are left afterwards instead of one for each commit.
 
 // pressureLeast is the smallest part of a bound for which a file is closed.
 const pressureLeast = 64
@@ -116,7 +116,7 @@ func (r *relief) take() int64 {
 	return need
 }
 
-// resumePressure closes files that are too full at an opening: the bound was lowered, or the last process ended before.
+// resumePressure closes files that are too full at an opening, because the bound was lowered, or the last process ended before.
 func (b *Buffer) resumePressure() {
 	due := false
 	for _, s := range b.mu.sinks {
@@ -134,7 +134,7 @@ func (b *Buffer) resumePressure() {
 }
 
 // Unreachable says which size conditions of a sink can never be met with this tuning, because pressure moves the rows
-// first: from half of MaxSinkBytes or MaxDiskBytes on, whichever is less. A condition that can be met is the empty text.
+// first, from half of MaxSinkBytes or MaxDiskBytes on, whichever is less. A condition that can be met is the empty text.
 // Such a sink works, but makes smaller files than its conditions ask for. [Buffer.Define] logs the same texts. Zero fields
 // count as their defaults.
 func (t Tuning) Unreachable(c SinkConfig) (upload, imports string) {
@@ -154,8 +154,8 @@ func (t Tuning) Unreachable(c SinkConfig) (upload, imports string) {
 	return text("upload", trigger.Upload().WithDefaults(c.Upload).Size), text("import", trigger.Import().WithDefaults(c.Import).Size)
 }
 
-// warnUnreachable logs what [Tuning.Unreachable] says of a new definition: as a warning where somebody has chosen the
-// condition.
+// warnUnreachable logs the text of [Tuning.Unreachable] for a new definition, as a warning where the user has chosen
+// the condition.
 func (b *Buffer) warnUnreachable(c SinkConfig) {
 	level := slog.LevelInfo
 	if size := c.Upload.Size; size != 0 && size != trigger.Upload().Default.Size {
@@ -167,7 +167,7 @@ func (b *Buffer) warnUnreachable(c SinkConfig) {
 	upload, imports := b.opts.Unreachable(c)
 	for _, text := range []string{upload, imports} {
 		if text != "" {
-			b.log.Log(b.ctx, level, "condition never met", "sink", c.ID, "condition", text, "next", "lower the condition or raise the limit that it names")
+			b.log.Log(b.ctx, level, "condition never met", "sink", c.ID, "condition", text, "next", "lower the condition, or raise the limit that it names")
 		}
 	}
 }

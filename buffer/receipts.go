@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 // Key identifies a call, so that a repeated call is recognized. It is a hash of everything that distinguishes the call from
-// others. Calls with equal keys count as one call: use a hash without known collisions.
+// others. Calls with equal keys count as one call, so use a hash without known collisions.
 type Key [16]byte
 
 // Receipt says what an earlier call with the same key stored at one sink.
@@ -31,8 +32,8 @@ type Receipt struct {
 // Claim is the turn of one call with a key. Other calls with the same key wait for it. The turn ends when Release was called
 // and the outcome of all rows appended under the claim is known, so the next call finds everything that is stored.
 //
-// Only one goroutine may use a claim. The design that lost: a lock of package keylock for the key. It costs each call four
-// allocations, and a turn that nobody waits for costs none. A lock also ends when its holder says so, a turn with the last of its
+// Only one goroutine may use a claim. The design that lost was a lock of package keylock for the key. It costs each call four
+// allocations, and an uncontended turn costs none. Also, a lock ends when its holder releases it, a turn with the last of its
 // receipts.
 type Claim struct {
 	b     *Buffer
@@ -42,14 +43,14 @@ type Claim struct {
 	// stored are the receipts of the key that are in the store, as far as the turn knows. Guarded by receipts.mu once rows were appended.
 	stored []storedReceipt
 	few    [2]storedReceipt // the memory of stored, for most calls
-	// left counts what the turn waits for: the holder, and each receipt that is not on disk yet.
+	// left counts the pending parts of the turn, which are its holder and each receipt that is not on disk yet.
 	left     atomic.Int32
 	released bool
-	done     chan struct{} // closed at the end of the turn; nil while nobody waits for it. Guarded by receipts.mu
+	done     chan struct{} // closed at the end of the turn, nil without a waiter. Guarded by receipts.mu
 }
 
 // Claim waits for the turn of a call with a key and looks up what earlier calls with that key stored. Rows appended with
-// Rows.Claim and Rows.Receipt are written in one batch with their receipt: after a crash both exist or neither does.
+// Rows.Claim and Rows.Receipt are written in one batch with their receipt. After a crash both exist or neither does.
 // Receipts are kept for Tuning.KeyRetention, within the bounds Tuning.MaxKeys and MaxKeyBytes.
 //
 // The caller must call Release. Errors: [*FailedError], [ErrClosed], the error of ctx.
@@ -92,7 +93,7 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 // must not modify them.
 func (c *Claim) Receipts() []Receipt { return c.found }
 
-// Release ends the call: the caller appends no more rows under the claim. It may be repeated.
+// Release ends the call. The caller appends no more rows under the claim. It may be repeated.
 func (c *Claim) Release() {
 	if !c.released {
 		c.released = true
@@ -104,7 +105,13 @@ func (c *Claim) Release() {
 // call will not be repeated. Forget takes effect for the next turn at once. The store deletes the receipts with a commit that begins at least
 // forgetAfter later, or when the buffer closes. After an earlier crash the receipts still exist. Call Forget before Release, after the waits
 // for all rows.
-func (c *Claim) Forget() {
+func (c *Claim) Forget() { c.forget(c.b.now().Add(forgetAfter)) }
+
+// Erase is Forget for a call that may be repeated, whose rows a repetition stores again. The store deletes the receipts with its next commit. See
+// [Buffer.Sync].
+func (c *Claim) Erase() { c.forget(time.Time{}) }
+
+func (c *Claim) forget(after time.Time) {
 	r := &c.b.receipts
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +121,10 @@ func (c *Claim) Forget() {
 	for _, s := range c.stored {
 		r.remove(s, c.key)
 	}
-	r.forget = append(r.forget, forgotten{key: c.key, receipts: c.stored, after: c.b.now().Add(forgetAfter)})
+	i := len(r.forget)
+	for ; i > 0 && after.Before(r.forget[i-1].after); i-- {
+	}
+	r.forget = slices.Insert(r.forget, i, forgotten{key: c.key, receipts: c.stored, after: after})
 	r.part = max(r.part, c.part)
 	c.stored = nil
 }
@@ -131,14 +141,14 @@ type storedReceipt struct {
 	size    int64 // of the record in the store, before compression
 }
 
-// forgotten contains the receipts of a call that the store does not need any more.
+// forgotten contains the receipts of a call that the store no longer needs.
 type forgotten struct {
 	key      Key
 	receipts []storedReceipt
 	after    time.Time
 }
 
-// ended notes that the holder or one receipt is done; the last one ends the turn.
+// ended notes that the holder or one receipt is done. The last one ends the turn.
 func (c *Claim) ended() {
 	if c.left.Add(-1) > 0 {
 		return
@@ -160,10 +170,10 @@ type note struct {
 	stored storedReceipt // set by the committer
 }
 
-// noteOverhead is more than a receipt takes in memory besides its bytes.
+// noteOverhead is more than a receipt takes in memory in addition to its bytes.
 const noteOverhead = 256
 
-// noteSize is what the receipt of rows counts in Tuning.MaxPendingBytes.
+// noteSize is the size of the rows' receipt in Tuning.MaxPendingBytes.
 func (r *Rows) noteSize() int64 {
 	if r.Claim == nil {
 		return 0
@@ -183,8 +193,8 @@ func newNote(r *Rows, at int64) note {
 
 // receipts holds the known keys in memory. The receipts themselves are on disk and are read when a key is repeated.
 //
-// Keys are grouped into segments by time. A segment expires as a whole: its keys are adjacent in the store, so one range
-// deletion removes them all, at the same cost for one receipt as for a million. The design that lost: to expire each
+// Keys are grouped into segments by time. A segment expires as a whole. Its keys are adjacent in the store, so one range
+// deletion removes them all, at the same cost for one receipt as for a million. The design that lost was to expire each
 // receipt by itself, which needs a second write for every call.
 type receipts struct {
 	mu       sync.Mutex
@@ -197,14 +207,14 @@ type receipts struct {
 	forget []forgotten
 	part   uint32
 
-	// forgotten counts the keys that were forgotten before the end of their retention; warned is when that was last logged.
+	// forgotten counts the keys that were forgotten before the end of their retention. warned is when that was last logged.
 	forgotten int64
 	warned    time.Time
 }
 
 // segment holds the keys of one period.
 type segment struct {
-	num   uint64    // about its start in Unix ms; always ascending, also when the clock is set back
+	num   uint64    // about its start in Unix ms, always ascending, even when the clock is set back
 	from  time.Time // when it began
 	keys  map[Key]struct{}
 	bytes int64 // in the store, before compression
@@ -240,7 +250,7 @@ func (r *receipts) begin(b *Buffer, key Key) (c *Claim, segments []uint64, wait 
 	return c, segments, nil
 }
 
-// replace installs the segments that were read from a store. Turns go on.
+// replace installs the segments that were read from a store. Turns continue.
 func (r *receipts) replace(segments []*segment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -337,6 +347,9 @@ func (r *receipts) count(st *Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st.Keys, st.KeyBytes, st.KeysForgotten = int64(r.keys), r.bytes, r.forgotten
+	if r.keys > 0 {
+		st.KeysUntil = r.segments[len(r.segments)-1].end(st.KeyRetention)
+	}
 }
 
 // addNotes puts the receipts of a chunk into the batch.
@@ -381,7 +394,7 @@ func (t *txn) forgetReceipts() {
 	b, r := t.b, &t.b.receipts
 	for len(r.segments) > 0 {
 		s := r.segments[0]
-		end := b.endOf(s)
+		end := s.end(b.opts.KeyRetention)
 		over := len(r.segments) > 1 && (r.keys > b.opts.MaxKeys-b.opts.MaxKeys/segmentParts ||
 			r.bytes > b.opts.MaxKeyBytes-b.opts.MaxKeyBytes/segmentParts)
 		if t.now.Before(end) && !over {
@@ -408,9 +421,9 @@ func (t *txn) forgetReceipts() {
 	}
 }
 
-// endOf is when the last key that a segment may hold expires.
-func (b *Buffer) endOf(s *segment) time.Time {
-	return s.from.Add(b.opts.KeyRetention + b.opts.KeyRetention/segmentParts)
+// end is when the last key that a segment may hold expires.
+func (s *segment) end(retention time.Duration) time.Time {
+	return s.from.Add(retention + retention/segmentParts)
 }
 
 // resumeReceipts sets the timer after an opening.
@@ -419,7 +432,7 @@ func (b *Buffer) resumeReceipts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.segments) > 0 {
-		b.timers.Set(timerKey{kind: timerReceipts}, b.endOf(r.segments[0]))
+		b.timers.Set(timerKey{kind: timerReceipts}, r.segments[0].end(b.opts.KeyRetention))
 	}
 }
 
@@ -471,7 +484,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		switch {
 		case err == nil:
 		case pebblestore.IsDamage(err):
-			// It can never be read. The design that lost: to refuse the call until the key expires, which would lose its rows.
+			// It can never be read. The design that lost was to refuse the call until the key expires, which would lose its rows.
 			b.log.Error("receipt of a call damaged", "cause", err, "next", "check the disk; a retry of this call is stored again")
 		default:
 			return fmt.Errorf("buffer: look up the key of a call: %w", err)

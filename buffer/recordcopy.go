@@ -22,8 +22,8 @@ import (
 // The copy contains only changes that are durable in the store. It may lack the latest changes, because it is not synced after each change. So its
 // records may be old, like the records that a salvage finds in a damaged store, and a salvage treats them alike.
 //
-// It has a separate goroutine, so that no commit waits for it. Driver calls wait: see write. While the disk refuses writes, changes wait in memory.
-// When they are larger than copySlack, the copy is deleted until the store is opened again.
+// It has a separate goroutine, so that no commit waits for it. Driver calls wait (see write). While the disk refuses writes, changes wait in
+// memory. When they are larger than copySlack, the copy is deleted until the store is opened again.
 type recordCopy struct {
 	fs  vfs.FS
 	dir string
@@ -47,8 +47,8 @@ type recordCopy struct {
 // copySlack is how many bytes the copy grows before it is written from the beginning, in addition to twice its size then.
 const copySlack = 1 << 20
 
-// newRecordCopy replaces the copy by the current state. With a changelog there is none: it has everything, and nothing is salvaged. It is called while
-// no commit is under way.
+// newRecordCopy replaces the copy by the current state. With a changelog there is none, because the changelog has everything, and nothing is
+// salvaged. It is called while no commit is running.
 func (b *Buffer) newRecordCopy() *recordCopy {
 	c := &recordCopy{fs: b.fs, dir: b.dir, log: b.log, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if b.opts.Changelog != nil {
@@ -79,7 +79,7 @@ func (c *recordCopy) add(lines []byte) {
 	}
 }
 
-// stop writes what was added and returns when nothing uses the file any more. It may be called twice.
+// stop writes the added records and returns when the file is no longer used. It may be called twice.
 func (c *recordCopy) stop() {
 	c.mu.Lock()
 	c.ended = true
@@ -115,8 +115,8 @@ func (c *recordCopy) run() {
 	c.failed = true // a driver call that was left alone writes no more
 }
 
-// write returns when everything that was added before the call is in the file. Driver calls begin with it: the copy has the record of a slice before
-// its object is in staging.
+// write returns when everything that was added before the call is in the file. Driver calls begin with it, so the copy has the record of a slice
+// before its object is in staging.
 func (c *recordCopy) write() {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -230,6 +230,6 @@ func compactCopy(text []byte) []byte {
 
 func (c *recordCopy) remove() {
 	if err := c.fs.Remove(c.fs.PathJoin(c.dir, format.CopyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.log.Warn("old copy of the records not removed", "dir", c.dir, "cause", err, "next", "remove the file by hand")
+		c.log.Warn("old copy of the records not removed", "dir", c.dir, "cause", err, "next", "remove the file")
 	}
 }

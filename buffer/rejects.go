@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// held is a rejected record as the committer knows it: enough to decide whether it is there, in which revision, and what it frees.
-// The head and the record are read from the store by those who ask for them.
+// held is a rejected record as the committer knows it, enough to decide whether it is there, in which revision, and how many bytes
+// it frees. The head and the record are read from the store by the callers who ask for them.
 type held struct {
 	seq            uint64
 	instance       string // movedMark and the id if another engine has rejected it
@@ -36,7 +36,7 @@ func heldOf(instance string, seq uint64, r *format.Reject) held {
 	return held{seq: seq, instance: instance, at: r.At, size: r.Size(), revision: r.Revision, edit: r.Edit}
 }
 
-// heldList has the rejected records of a sink, ascending. To remove one moves nothing: it stays as a gap, and the gaps go together when
+// heldList has the rejected records of a sink, ascending. To remove one moves nothing. It stays as a gap, and the gaps go together when
 // they are a quarter, so that each removal costs four moves in the mean, wherever it is. Its methods are called with Buffer.mu held.
 type heldList struct {
 	list []held // the first is no gap
@@ -129,7 +129,7 @@ func (t *txn) addRejects(batch *pebble.Batch, c *chunk) (size int64) {
 	return size
 }
 
-// addReject puts a record into the batch and returns the bytes that it takes. head has its time, and what is known of the cause.
+// addReject puts a record into the batch and returns the bytes that it takes. head has its time, and the known cause.
 func (t *txn) addReject(batch *pebble.Batch, s *sinkState, head *format.Reject, data []byte) (size int64) {
 	b := t.b
 	if s.held.len() == 0 {
@@ -162,7 +162,7 @@ func (t *txn) dropOldest(s *sinkState) {
 		size, records := q.MaxBytes, q.MaxRecords
 		t.onDurable(func() {
 			b.log.Warn("quarantine full", "sink", s.id, "records", dropped,
-				"max_bytes", size, "max_records", records, "next", "replay or discard records, or raise its limits")
+				"max_bytes", size, "max_records", records, "next", "replay or discard records, or raise the quarantine's limits")
 		})
 	}
 }

@@ -9,15 +9,15 @@ import (
 
 // A failed store is treated as a crash without the end of the process (see [pebblestore.Phase] for the states):
 //
-//  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]. Whoever waits for a
-//     commit learns that its outcome is unknown.
+//  1. The store is cut off from the disk (pebblestore.FS). Appends and operations get a [*FailedError]. Callers that wait
+//     for a commit learn that its outcome is unknown.
 //  2. Timers and driver calls end, as in Close.
-//  3. The store is closed and opened again, with the backoff of Tuning.Retry. The state is read from the disk; nothing in
+//  3. The store is closed and opened again, with the backoff of Tuning.Retry. The state is read from the disk. Nothing in
 //     memory is trusted.
-//  4. The handles of the sinks are joined to that state, and everything goes on as after Open.
+//  4. The handles of the sinks are joined to that state, and everything continues as after Open.
 //
-// The design that lost: to end for good. The usual causes, a full disk or a network volume that was away, pass, and every
-// embedder would have to write this loop.
+// The design that lost was to end permanently. The usual causes, a full disk or a network volume that was away, pass, and
+// every embedder would have to write this loop.
 
 // background is everything that acts by itself.
 type background struct {
@@ -33,19 +33,23 @@ type background struct {
 
 func (b *Buffer) newBackground() background {
 	ctx, cancel := context.WithCancel(b.ctx)
+	imports := newTargetWorkers(ctx, b.opts.Imports)
+	imports.together, imports.gather = b.importTogether, gatherTime
+	cleanups := newWorkers(ctx, 2)
+	cleanups.together = b.cleanupTogether
 	return background{
 		timers: schedule.New(b.fire), uploads: newWorkers(ctx, b.opts.Uploads),
-		imports: newTargetWorkers(ctx, b.opts.Imports), compacts: newTargetWorkers(ctx, 2), cleanups: newWorkers(ctx, 2), cancel: cancel, copy: b.newRecordCopy(),
+		imports: imports, compacts: newTargetWorkers(ctx, 2), cleanups: cleanups, cancel: cancel, copy: b.newRecordCopy(),
 	}
 }
 
-// end is stop for a store that commits nothing any more: the copy of its records ends too.
+// end is stop for a store that no longer commits. The copy of its records ends too.
 func (g background) end() {
 	g.stop()
 	g.copy.stop()
 }
 
-// stop returns when nothing acts any more. It may be called twice and at once.
+// stop returns when all background work has ended. It may be called twice and at once.
 func (g background) stop() {
 	g.timers.Stop()
 	g.cancel()
@@ -66,7 +70,7 @@ func (b *Buffer) fail(err error) error {
 
 // watch begins the reopening of a store that has failed. Called by the committer.
 func (b *Buffer) watch() {
-	if b.store.Now().Phase != pebblestore.PhaseFailed { // asked after every commit: the call below allocates
+	if b.store.Now().Phase != pebblestore.PhaseFailed { // asked after every commit, because the call below allocates
 		return
 	}
 	if b.unsound.Load() != nil {
@@ -96,7 +100,7 @@ func (b *Buffer) handOver(o *pebblestore.Opening) {
 
 // install takes up the reopened store. Called by the committer.
 func (b *Buffer) install(o *pebblestore.Opening) {
-	// The syncer reads what is replaced here: it must have ended every earlier commit.
+	// The syncer reads the fields that are replaced here, so it must have ended every earlier commit.
 	idle := newGroup(0)
 	c := &commit{group: idle}
 	b.syncs.add(c)
@@ -150,8 +154,8 @@ func (b *Buffer) takeUp(o *pebblestore.Opening) {
 	o.OnSync(b.syncs.wake)
 }
 
-// join makes the handles of the sinks valid for the recovered state: they keep their sinkState. A handle whose sink is not
-// on the disk takes no rows any more.
+// join makes the handles of the sinks valid for the recovered state. They keep their sinkState. A handle whose sink is not
+// on the disk no longer accepts rows.
 func (r *recovery) join(before state) {
 	for id, s := range before.sinks {
 		fresh := r.sinks[id]
@@ -162,13 +166,13 @@ func (r *recovery) join(before state) {
 		// What was on its way when the disk failed may have reached it or not. Now it is known.
 		s.unstored.Add(max(0, s.accepted().Rows-fresh.accepted().Rows))
 		s.rec, s.file, s.slice, s.files = fresh.rec, fresh.file, fresh.slice, fresh.files
-		s.held, s.heldBytes, s.arriving = fresh.held, fresh.heldBytes, fresh.arriving
+		s.held, s.heldBytes, s.arriving, s.arrivingFiles = fresh.held, fresh.heldBytes, fresh.arriving, fresh.arrivingFiles
 		for _, f := range s.files {
 			f.sink = s
 		}
 		s.recount(r.buffer.opts.MaxSinkBytes)
 		r.sinks[id], r.byNum[s.num] = s, s
-		// The chunks of a definition are told apart by its pointer.
+		// The chunks of a definition are identified by its pointer.
 		if !s.rec.Def.Equal(s.def) {
 			s.def = nil
 			continue

@@ -20,25 +20,23 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Restore makes the local level of another machine again, in a new folder: from a checkpoint of it and the batches of its
-// [Changelog] behind that. checkpoint is a folder of [Buffer.Snapshot], or one of [Buffer.Checkpoint] that was not opened. It is only read. Without one ("") the
-// batches begin with number 1. Those that the checkpoint has are passed over. A batch that is missing is an error, and so
-// is an error among the batches.
+// Restore rebuilds the local level of another machine in a new folder, from a checkpoint of it and the later batches of its [Changelog]. checkpoint
+// is a folder of [Buffer.Snapshot], or one of [Buffer.Checkpoint] that was not opened. It is only read. Without one ("") the batches begin with
+// number 1. Batches that the checkpoint has are skipped. A batch that is missing is an error, and so is an error among the batches.
 //
-// The original must be fenced before: it must have no chance to acknowledge a batch that is not among these, or to upload
-// and import because of one. Then [Open] takes the folder up. It finishes what is there under the ids of the original,
-// which staging and target know, and gives ids of its own to what comes from now on. With Options.Changelog it goes on with the log
-// of the original.
+// The original must be fenced before. It must have no chance to acknowledge a batch that is not among these, or to upload
+// and import because of one. Then [Open] opens the folder. It finishes the existing slices and files under the ids of the original,
+// which staging and target know, and gives new ids to later ones. With Options.Changelog it continues with the log of the original.
 //
 // With an error there is no folder.
 func Restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning) error {
 	return restore(dir, checkpoint, batches, t, false)
 }
 
-// RestoreIncomplete is [Restore] where batches behind the last one are lost, although rows in them were acknowledged and the original went on
-// because of them. Rows that only they had are gone. For everything else the buffer first looks what the original has done: a slice that is in
-// staging counts with the rows that it has there, and a file is in its table if the target counts all of its rows ([driver.Counter]), or some while its slices are gone from staging. A slice that is not in
-// staging gets an id that no other rows can have.
+// RestoreIncomplete is [Restore] for a log that has lost the batches after the last one, although rows in them were acknowledged and the original
+// continued because of them. Rows that only they had are gone. For everything else the buffer first looks at the work of the original. A slice that
+// is in staging counts with the rows that it has there, and a file is in its table if the target counts all of its rows ([driver.Counter]), or some
+// while its slices are gone from staging. A slice that is not in staging gets an id that no other rows can have.
 func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tuning) error {
 	return restore(dir, checkpoint, batches, t, true)
 }
@@ -100,7 +98,7 @@ func copyCheckpoint(disk vfs.FS, from, to string) error {
 	return nil
 }
 
-// replayInto applies batches to the store of a folder, and returns the version of its format. incomplete: others behind them are lost.
+// replayInto applies batches to the store of a folder, and returns the version of its format. incomplete means that batches after them are lost.
 func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatch, error], incomplete bool) (version int, err error) {
 	c := databaseConfig(dir, opts)
 	tune := c.Tune
@@ -144,7 +142,7 @@ func replayInto(disk vfs.FS, dir string, opts Options, batches iter.Seq2[LogBatc
 	return knownFormat(dir, string(stored), format.Newest)
 }
 
-// distrust marks all files and slices that wait as salvaged: their records may be older than what was done.
+// distrust marks all files and slices that wait as salvaged, because their records may be older than the last external call.
 func distrust(db *pebble.DB) error {
 	batch := db.NewBatch()
 	if err := eachRecord(db, format.PrefixFile, func(key, value []byte) error {
@@ -169,6 +167,17 @@ func distrust(db *pebble.DB) error {
 			sl.Salvaged = true
 			_ = batch.Set(format.SliceKey(binary.BigEndian.Uint64(key)), format.Encode(&sl), nil)
 		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := eachRecord(db, format.PrefixArrival, func(key, value []byte) error {
+		var a format.ArrivingFile
+		if err := format.Decode(value, &a); err != nil {
+			return pebblestore.Damaged("record of the arriving file %x: %w", key, err)
+		}
+		a.File.Salvaged = true
+		_ = batch.Set(format.ArrivalKey(binary.BigEndian.Uint64(key)), format.Encode(&a), nil)
 		return nil
 	}); err != nil {
 		return err

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Callers that wait for room stand in lines: one for memory and disk, which all share, and one for the share of each sink. A
-// caller passes the lines of its sinks, in the order of its rows, and then the common line. So nobody waits behind a caller whose
-// sink is full, and callers of one sink keep their order. Freed room is reserved for the first in the line. A caller that finds
-// somebody in the line stands behind.
+// Callers that wait for room stand in lines, one for memory and disk, which all share, and one for the share of each sink. A
+// caller passes the lines of its sinks, in the order of its rows, and then the common line. So a full sink blocks only its own
+// callers, and callers of one sink keep their order. Freed room is reserved for the first in the line. New callers join the end
+// of a non-empty line.
 
 // line is a queue of callers. Its zero value is ready.
 type line struct {
-	// n counts the callers in the line and those about to enter. They raise it before they look for room: whoever frees room and
+	// n counts the callers in the line and those about to enter. They raise it before they look for room, so whoever frees room and
 	// then reads 0 freed it before they looked.
 	n      atomic.Int32
 	mu     sync.Mutex
@@ -28,7 +28,7 @@ type line struct {
 
 // stand is one caller in a line.
 type stand struct {
-	// try reserves what the caller needs, or says what it lacks.
+	// try reserves the room that the caller needs, or returns the resource that is short.
 	try func() *OverloadError
 	// patient callers wait until their context ends. The others wait for a time, and never for the disk.
 	patient bool
@@ -37,8 +37,8 @@ type stand struct {
 	err     error
 }
 
-// enter returns nil once try has reserved what the caller needs. lacking is called before it waits. When a reservation comes
-// together with the end of ctx, undo gives it back.
+// enter returns nil once try has reserved the room that the caller needs. lacking is called before it waits. When a
+// reservation comes together with the end of ctx, undo gives it back.
 func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, try func() *OverloadError, undo func(), lacking func()) error {
 	l.n.Add(1)
 	defer l.n.Add(-1)
@@ -56,13 +56,13 @@ func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, t
 			return nil
 		}
 	}
-	var at *list.Element // nil: the caller does not wait
+	var at *list.Element // nil if the caller does not wait
 	if patient || timeout > 0 && p.short.Resource != "disk" {
 		at = l.places.PushBack(p)
 	}
 	l.mu.Unlock()
-	// A caller that tries without the lock takes too much for a moment. Whoever tried in that moment stands in the line now, and
-	// nobody else would wake it.
+	// A caller that tries without the lock takes too much for a moment. A caller that tried in that moment is in the line now,
+	// and no other would wake it.
 	l.serve(nil)
 	if at == nil {
 		return p.short
@@ -94,7 +94,7 @@ func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, t
 		l.places.Remove(at)
 		l.mu.Unlock()
 	}
-	l.serve(nil) // those behind may need less, or what was given back
+	l.serve(nil) // later callers may need less, or just the room that was given back
 	switch {
 	case err == nil:
 		return p.short
@@ -104,8 +104,8 @@ func (l *line) enter(ctx context.Context, patient bool, timeout time.Duration, t
 	return err
 }
 
-// serve lets callers go on from the front of the line as long as there is room for them, or all of them with an error. It returns
-// what the first one left lacks.
+// serve lets callers continue from the front of the line as long as there is room for them, or all of them with an error. It
+// returns the overload of the first remaining caller.
 func (l *line) serve(err error) *OverloadError {
 	if l.n.Load() == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (l *line) serve(err error) *OverloadError {
 	return nil
 }
 
-// end ends the line: nobody gets room any more.
+// end ends the line. No more callers get room.
 func (l *line) end(err error) {
 	l.mu.Lock()
 	l.err = err
@@ -175,7 +175,8 @@ func (b *Buffer) enterSink(ctx context.Context, s *sinkState, size int64) error 
 		func() { s.pending.Add(-size) }, b.gate.kick)
 }
 
-// reserve takes a share of the sink. It compares what was in use before the call, as Full does, so one call may exceed the bound.
+// reserve takes a share of the sink. It compares the bytes in use before the call, as Full does, so one call may exceed the
+// bound.
 func (s *sinkState) reserve(size, limit int64) *OverloadError {
 	pending := s.pending.Add(size)
 	used := pending + s.waiting.Load() - size
@@ -227,7 +228,8 @@ func (b *Buffer) endRoom() {
 }
 
 // admit reserves room for rows of size bytes in total, or says why there is none. A patient call waits for it and also reserves
-// the shares of its sinks. A local call does not stand behind those that wait for the changelog. Shares of other calls are counted when their rows are put into chunks.
+// the shares of its sinks. A local call does not queue after the calls that wait for the changelog. Shares of other calls are counted when their rows
+// are put into chunks.
 func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient, local bool) error {
 	if f := b.failure(); f != nil {
 		return f
@@ -246,7 +248,7 @@ func (b *Buffer) admit(ctx context.Context, rows []Rows, size int64, patient, lo
 		return nil
 	}
 	for i := range rows {
-		if rows[i].Count == 0 { // rejected records have bounds of their own
+		if rows[i].Count == 0 { // rejected records have separate bounds
 			continue
 		}
 		if err := b.enterSink(ctx, rows[i].Sink.state, int64(len(rows[i].Data))); err != nil {
@@ -317,7 +319,7 @@ func (b *Buffer) noteFull(over *OverloadError) {
 	}
 	if over.Volume == "" {
 		// Fields: dir, used, limit, refused_calls, waiting_calls.
-		b.log.Warn("rows refused at the disk limit", append(attrs, "next", "repair the target that is behind, or raise MaxDiskBytes")...)
+		b.log.Warn("rows refused at the disk limit", append(attrs, "next", "repair the slow target, or raise MaxDiskBytes")...)
 		return
 	}
 	// Fields: dir, used, limit, refused_calls, waiting_calls, free_bytes.
@@ -332,7 +334,7 @@ func (b *Buffer) diskBound(local int64) int64 {
 	return b.opts.MaxDiskBytes
 }
 
-// roomAgain is the part of Tuning.MaxDiskBytes that must be free before refusing counts as over: small rows may pass where large ones are
+// roomAgain is the part of Tuning.MaxDiskBytes that must be free before refusing counts as over. Small rows may pass where large ones are
 // refused.
 const roomAgain = 16
 

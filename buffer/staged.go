@@ -24,7 +24,7 @@ import (
 // A failed import examines the objects that it did not read to a good end. An object with wrong bytes is given up at once. A missing object may
 // come back, so it is given up after Tuning.UnreadableAfter, and only while staging still returns a different object of the file. If staging
 // returns none, its volume may be unavailable. The file keeps its id and is imported without the slice. That is safe because a target stores the
-// rows of an id once: if an earlier attempt has stored all rows, the later attempt adds none.
+// rows of an id once. If an earlier attempt has stored all rows, the later attempt adds none.
 //
 // A compressed object with a different checksum is intact if it decodes to the rows and bytes of the record. Two attempts to upload a slice may
 // encode its rows differently, and staging keeps one of the two objects.
@@ -202,7 +202,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, r
 		return false, cause
 	}
 	var result atomic.Pointer[[]stagedFinding]
-	var alive, held atomic.Bool // held: an earlier attempt has stored all rows
+	var alive, held atomic.Bool // held means that an earlier attempt has stored all rows
 	err = b.attempt(ctx, "read", whole.SinkID, f.target, func(ctx context.Context) error {
 		var found []stagedFinding
 		bad, away := false, false
@@ -244,9 +244,9 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, r
 }
 
 // settleDamaged records the findings of an examination.
-func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFinding, alive bool, cause error) (taken bool, err error) {
-	wrong := false
-	err = b.do(ctx, func(t *txn) {
+func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFinding, alive bool, cause error) (bool, error) {
+	wrong, taken := false, false
+	err := b.do(ctx, func(t *txn) {
 		if b.mu.files[f.num] != f || f.rec.State != format.FileImporting {
 			return
 		}
@@ -324,7 +324,7 @@ func (t *txn) continueWithout(f *file) {
 	t.onDurable(func() { b.queueImport(f) })
 }
 
-// confirmKept compares an object with its source after a Put that has not read the source to its end: the driver has kept an object that an
+// confirmKept compares an object with its source after a Put that has not read the source to its end, because the driver has kept an object that an
 // earlier attempt stored. If the object contains other rows it is deleted, so that the next attempt stores the right rows.
 func (b *Buffer) confirmKept(ctx context.Context, obj driver.Object, src *sliceSource) error {
 	if src.complete.Load() != nil || src.damage.Load() != nil || src.unreadable.Load() {
@@ -350,7 +350,7 @@ func (b *Buffer) confirmKept(ctx context.Context, obj driver.Object, src *sliceS
 	return err
 }
 
-// takeFromFile removes a slice from its file, because nothing of the slice will be imported any more.
+// takeFromFile removes a slice from its file, because no more of the slice will be imported.
 func (t *txn) takeFromFile(sl *slice) {
 	sl.rec.State = format.SliceImported
 	t.drop = append(t.drop, sl)

@@ -15,7 +15,7 @@ import (
 type Level struct {
 	// Rows and their bytes: RawBytes as CSV, StoredBytes as they are stored (compressed).
 	Rows, RawBytes, StoredBytes int64
-	// FirstAt and LastAt are the times of acceptance of the first and last row; zero when there are none.
+	// FirstAt and LastAt are the times of acceptance of the first and last row, or zero when there are none.
 	FirstAt, LastAt time.Time
 }
 
@@ -23,17 +23,17 @@ func level(t format.Tally) Level {
 	return Level{Rows: t.Rows, RawBytes: t.Raw, StoredBytes: t.Stored, FirstAt: format.Time(t.First), LastAt: format.Time(t.Last)}
 }
 
-// SliceState is the state of a slice; see the package documentation.
+// SliceState is the state of a slice. See the package documentation.
 type SliceState string
 
 const (
-	SliceWriting   SliceState = "writing"   // takes rows, on local disk
+	SliceWriting   SliceState = "writing"   // accepts rows, on local disk
 	SliceUploading SliceState = "uploading" // sealed, on local disk until it is in staging
 	SliceUploaded  SliceState = "uploaded"  // in staging
-	SliceImported  SliceState = "imported"  // its file has ended; the staged object is about to be deleted
+	SliceImported  SliceState = "imported"  // its file has ended, and the staged object is about to be deleted
 )
 
-// FileState is the state of a file; see the package documentation.
+// FileState is the state of a file. See the package documentation.
 type FileState string
 
 const (
@@ -51,10 +51,11 @@ type SinkStats struct {
 	ID string
 	// Dropped is set after Drop.
 	Dropped bool
-	// Accepted are the committed rows of all time: the sum of the levels, Expired, Damaged, Discarded and Poison.
+	// Accepted are the committed rows of all time, the sum of the levels, Expired, Damaged, Discarded and Poison. Rows of files that
+	// have moved from another engine are included, and rows that have moved to another engine are not.
 	Accepted int64
 	// Unstored are rows since Open that Append took into memory and that the disk did not take, because it failed. Who
-	// waited for them was told with a [*FailedError]; who did not (SyncUnsafe) was not. They are not in Accepted.
+	// waited for them was told with a [*FailedError], and who did not (SyncUnsafe) was not. They are not in Accepted.
 	Unstored int64
 	// Local, Staging and Target are the rows on each level now. Target counts every row ever imported.
 	Local, Staging, Target Level
@@ -62,7 +63,7 @@ type SinkStats struct {
 	Expired Level
 	// Damaged are rows that the disk did not give back; [Buffer.Damaged] lists them.
 	Damaged Level
-	// Discarded are rows that somebody gave up with Discard.
+	// Discarded are rows of files given up with Discard.
 	Discarded Level
 	// Poison are rows that the target refused and that went to the quarantine.
 	Poison Level
@@ -70,17 +71,19 @@ type SinkStats struct {
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
 	Files []FileStats
+	// Arriving counts the files of another engine that are about to belong to this one. See [Buffer.ReceiveFiles]. They are not among Files.
+	Arriving int
 	// WaitingBytes are the bytes that count against Tuning.MaxSinkBytes.
 	WaitingBytes int64
-	// RefusingSince is when the first call was refused since they have reached Tuning.MaxSinkBytes; zero if none was, or if there is room. An
+	// RefusingSince is when the first call was refused since they have reached Tuning.MaxSinkBytes. It is zero if none was, or if there is room. An
 	// engine that was opened again counts from its own first refusal.
 	RefusingSince time.Time
 	// Table is the table of new rows. The caller must not modify its columns.
 	Table driver.Table
-	// Upload and Import are the conditions of new rows, complete; zero before the first definition.
+	// Upload and Import are the conditions of new rows, complete, and zero before the first definition.
 	Upload, Import trigger.Conditions
 	// Version counts the sets of columns that a table with Table.Extend has had, from 1. Retired are the columns that only earlier
-	// ones have; they are NULL in new rows.
+	// ones have. They are NULL in new rows.
 	Version int
 	Retired []datatype.Column
 	// Refused is copied from [SinkConfig].
@@ -93,7 +96,7 @@ type SinkStats struct {
 type FileStats struct {
 	// ID is the id that drivers see.
 	ID string
-	// State is the state now; the times say when it was entered, zero when it was not.
+	// State is the state now. The times say when it was entered, zero when it was not.
 	State                                       FileState
 	OpenedAt, ClosedAt, ImportingAt, FinishedAt time.Time
 	// Reason is the trigger that closed the file.
@@ -105,26 +108,27 @@ type FileStats struct {
 	// Table is the table of its rows, as it was defined when the file was opened. The caller must not modify its columns.
 	Table driver.Table
 	// Attempt is the number of failed attempts in this state, RetryReason the last failure, RetryAfter the time of
-	// the next attempt: of the import, and before it of the upload of a slice.
+	// the next attempt. They refer to the import, and before it to the upload of a slice.
 	Attempt     int
 	RetryReason string
 	RetryAfter  time.Time
 	// FirstFailed is the time of the first of these attempts, from which Tuning.Retention counts. It is zero without an attempt, and while the options
-	// have no target for the file. Permanent says that retrying alone is useless: an operator must fix the cause. Both are false and zero for a file that waits behind the failure of another one.
+	// have no target for the file. Permanent says that retrying alone is useless, because an operator must fix the cause. Both are false and zero
+	// for a file that waits because a different file has failed.
 	FirstFailed time.Time
 	Permanent   bool
-	// UploadAt is when the interval of step 1 ends for the slice that takes rows, ImportAt when the interval of step 2 ends for the file
-	// that takes slices. Both are zero when nothing waits for an interval; other conditions may be met earlier.
+	// UploadAt is when the interval of step 1 ends for the slice that gathers rows, ImportAt when the interval of step 2 ends for the
+	// file that gathers slices. Both are zero when nothing waits for an interval. Other conditions may be met earlier.
 	UploadAt, ImportAt time.Time
-	// Poison counts the rows that the target has refused, of a file that is imported without them. Until the file ends, what is imported of
-	// it counts as staging.
+	// Poison counts the rows that the target has refused, of a file that is imported without them. Until the file ends, its imported rows
+	// count as staging.
 	Poison int64
-	// Refused is the first row that the target has refused with the last attempt; nil if it has failed for another reason. The file can be
-	// split or go to the quarantine: see [Buffer.SplitFile] and [Buffer.QuarantineFile].
+	// Refused is the first row that the target has refused with the last attempt, or nil if it has failed for another reason. The file can be
+	// split or go to the quarantine. See [Buffer.SplitFile] and [Buffer.QuarantineFile].
 	Refused *driver.RowError
-	// CallSince is when the call of Target.Import that runs now began; zero while none runs.
+	// CallSince is when the call of Target.Import that runs now began, or zero while none runs.
 	CallSince time.Time
-	// Leased says that the file waits because another node imports: see [driver.Leases]. RetryReason names the node if no attempt has failed.
+	// Leased says that the file waits because another node imports. See [driver.Leases]. RetryReason names the node if no attempt has failed.
 	Leased bool
 }
 
@@ -132,31 +136,34 @@ type FileStats struct {
 type Stats struct {
 	// PendingBytes are row bytes in memory, LocalBytes stored bytes on the local level.
 	PendingBytes, LocalBytes int64
-	// StoreBytes is what the files of the local level take, in allocated blocks as du counts them: the stored bytes, what
-	// logs and tables add, and what waits to be reclaimed. Folders that were set aside after damage are not in it.
+	// StoreBytes is the size of the local level's files, in allocated blocks as du counts them. It covers the stored bytes, the
+	// overhead of logs and tables, and the bytes that wait to be reclaimed. Folders that were set aside after damage are
+	// not in it.
 	StoreBytes int64
 	// StagedBytes are the bytes in staging that wait for an import. With PendingBytes and LocalBytes they count against MaxDiskBytes.
 	StagedBytes int64
 	// MaxPendingBytes, MaxDiskBytes and MaxSinkBytes are the bounds of the [Tuning], with defaults. If the volume has less room,
 	// MaxDiskBytes is the LocalBytes at which the volume is full.
 	MaxPendingBytes, MaxDiskBytes, MaxSinkBytes int64
-	// Damages is the number of records of damage: see [Buffer.Damaged].
+	// Damages is the number of records of damage. See [Buffer.Damaged].
 	Damages int64
 	// OverloadsMemory and OverloadsDisk count the calls of Append that were refused since Open.
 	OverloadsMemory, OverloadsDisk int64
-	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes or a full volume. Zero: no call was refused, or a sixteenth of
-	// MaxDiskBytes is free again.
+	// RefusingSince is when the first call was refused because of Tuning.MaxDiskBytes or a full volume. Zero means that no call was refused, or a
+	// sixteenth of MaxDiskBytes is free again.
 	RefusingSince time.Time
-	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression:
-	// see [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
+	// Keys is the number of keys of calls that are known, KeyBytes what their receipts take on disk before its compression.
+	// See [Buffer.Claim]. KeysForgotten counts the keys since Open that a bound has made the buffer forget before
 	// Tuning.KeyRetention was over.
 	Keys, KeyBytes, KeysForgotten int64
+	// KeysUntil is when the last of these keys is deleted, zero if there are none.
+	KeysUntil time.Time
 	// KeyRetention is how long keys are kept: Tuning.KeyRetention, with its default.
 	KeyRetention time.Duration
 	// Retention is how long a file that fails is kept from its first failure on: Tuning.Retention, with its default.
 	Retention time.Duration
-	// Commits, Uploads and Imports are how long they took: commits until they are on disk, and in the changelog if there is one, and calls
-	// of Staging.Put and Target.Import that have succeeded.
+	// Commits, Uploads and Imports are how long they took. Commits end when they are on disk, and in the changelog if there is one. Uploads and
+	// Imports are calls of Staging.Put and Target.Import that have succeeded.
 	Commits, Uploads, Imports Latency
 	// Sinks are sorted by id.
 	Sinks []SinkStats
@@ -182,7 +189,7 @@ func (b *Buffer) Stats() Stats {
 	b.receipts.count(&st)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	// Sorted before they are made: a SinkStats is large, and there may be thousands.
+	// Sorted before they are made, because a SinkStats is large, and there may be thousands.
 	st.Sinks = make([]SinkStats, 0, len(b.mu.sinks))
 	for _, id := range slices.Sorted(maps.Keys(b.mu.sinks)) {
 		st.Sinks = append(st.Sinks, b.sinkStats(b.mu.sinks[id]))
@@ -190,7 +197,7 @@ func (b *Buffer) Stats() Stats {
 	return st
 }
 
-// SinkStats returns the counters of one sink; false when it was never defined.
+// SinkStats returns the counters of one sink, or false when it was never defined.
 func (b *Buffer) SinkStats(id string) (SinkStats, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -225,7 +232,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 	if st.WaitingBytes = s.waiting.Load(); st.WaitingBytes >= b.opts.MaxSinkBytes {
 		st.RefusingSince = format.Time(s.refusing.Load())
 	}
-	st.Quarantine = s.quarantineStats()
+	st.Quarantine, st.Arriving = s.quarantineStats(), len(s.arrivingFiles)
 	st.Version, st.Refused = s.rec.Version, s.rec.Refused
 	for _, r := range s.rec.Retired {
 		st.Retired = append(st.Retired, r.Column)
@@ -247,6 +254,7 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 // accepted is the left side of the ledger. Called with mu held.
 func (s *sinkState) accepted() format.Count {
 	e := s.rec.Sealed
+	e.Add(-s.rec.Moved.Rows, -s.rec.Moved.Bytes)
 	if s.slice != nil {
 		e.Add(s.slice.Rows, s.slice.Raw)
 	}
@@ -260,7 +268,7 @@ func (b *Buffer) fileStats(f *file) FileStats {
 		Table: tableOf(f.rec.Def), Attempt: f.rec.Retry.Attempt, RetryReason: f.rec.Retry.Reason, RetryAfter: f.rec.Retry.After,
 	}
 	if f.rec.Split != nil {
-		st.Poison = max(f.rec.Split.Poison(), int64(f.rec.Split.Kept))
+		st.Poison = f.rec.Split.Refused()
 	}
 	if h := b.held(f); h != nil && !f.done() {
 		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
@@ -282,9 +290,9 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	return st
 }
 
-// Ready returns nil when rows can be taken, a [*FailedError] while the local level is reopened, a [*FencedError] for good when another
-// owner has the changelog, and [ErrClosed] after Close. With Tuning.UnreadyWhenFull it returns an [*OverloadError] while the disk is full.
-// Otherwise it does not check bounds.
+// Ready returns nil when the buffer can accept rows, a [*FailedError] while the local level is reopened, a [*FencedError] permanently once
+// another owner has the changelog, and [ErrClosed] after Close. With Tuning.UnreadyWhenFull it returns an [*OverloadError] while the disk
+// is full. Otherwise it does not check bounds.
 func (b *Buffer) Ready() error {
 	if b.ctx.Err() != nil {
 		return ErrClosed

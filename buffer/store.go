@@ -21,16 +21,16 @@ func databaseConfig(dir string, opts Options) pebblestore.Config {
 		ClosingLogs: 256 << 10, Patience: patience,
 		Tune: func(o *pebble.Options) {
 			o.MemTableStopWritesThreshold = 3
-			// Rows that wait are deleted soon: to merge their tables is to write them once more for nothing. The store's own
-			// thresholds (4, 12) do that: they wrote 1.3 to 1.5 bytes of tables for each byte held, these 0.75 to 0.85, with
+			// Rows that wait are deleted soon, so to merge their tables is to write them once more for nothing. The store's own
+			// thresholds (4, 12) do that. They wrote 1.3 to 1.5 bytes of tables for each byte held, these 0.75 to 0.85, with
 			// a tenth less CPU. A wider level costs an upload a few more tables to look into. Where the store would stop
 			// writes moves along, so that a backlog does not come near it.
 			o.L0CompactionThreshold = 16
 			o.L0StopWritesThreshold = 64
-			// A table that lies across others is merged with them, so chunks and records get tables of their own: the last table
-			// of a flush would else hold its newest chunks and all records. What is deleted lies across what lives in one table
-			// of each flush; a flush has about 30. Slices of 6 s at full speed, 2 cores and ext4: 1.37 bytes of tables for each
-			// byte without this, 0.99 with it.
+			// A table that spans others is merged with them, so chunks and records get separate tables, because the last table of a
+			// flush would else hold its newest chunks and all records. Deleted data spans live data in one table of each flush.
+			// A flush has about 30. Slices of 6 s at full speed, 2 cores and ext4: 1.37 bytes of tables for each byte without
+			// this, 0.99 with it.
 			o.TargetFileSizes[0] = max(int64(o.MemTableSize)/32, 64<<10)
 			o.Experimental.SpanPolicyFunc = pebble.MakeStaticSpanPolicyFunc(
 				bytes.Compare, pebble.KeyRange{Start: []byte{format.PrefixChunk}, End: []byte{format.PrefixChunk + 1}}, pebble.SpanPolicy{},
@@ -65,16 +65,16 @@ func (b *Buffer) newStore() *pebblestore.Store {
 	}
 	c.Closed = func() {
 		if err := pebblestore.NoteClosed(b.fs, b.dir); err != nil {
-			b.log.Warn("clean shutdown not recorded", "cause", err, "next", "none; the next opening recovers as after a crash") // Open then takes it for a crash
+			b.log.Warn("clean shutdown not recorded", "cause", err, "next", "none; the next start recovers as after a crash") // Open then takes it for a crash
 		}
 	}
 	return pebblestore.NewStore(c)
 }
 
-// patience is how long a store that is closed waits for its readers: a driver that never returns must not hold up Close forever.
+// patience is how long a store that is closed waits for its readers, because a driver that never returns must not hold up Close forever.
 const patience = 2 * abandonAfter
 
-// recoverStore reads the state of a store that was just opened; with again the store must belong to this instance.
+// recoverStore reads the state of a store that was just opened. With again the store must belong to this instance.
 func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 	number, err := b.follow(o.DB)
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 	if err := b.recovered.adopt(b.fs, b.dir); err != nil {
 		return err
 	}
-	// A folder that was replaced meanwhile has other numbers: going on in it would give ids a second time.
+	// A folder that was replaced meanwhile has other numbers, and continuing in it would give ids a second time.
 	if again && b.recovered.instance != b.instance {
 		return fmt.Errorf("the data directory was replaced: it belongs to instance %s, not to %s; close the engine and open it again",
 			b.recovered.instance, b.instance)
@@ -104,13 +104,13 @@ func (b *Buffer) recoverStore(o *pebblestore.Opening, again bool) (err error) {
 	return nil
 }
 
-// salvage replaces a damaged store by one with everything in it that is whole, under a new instance. What a changelog has is more
-// than that, and the log of this instance could not go on.
+// salvage replaces a damaged store by one with everything in it that is whole, under a new instance. A changelog has more data
+// than that, and the log of this instance could not continue.
 func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 	if b.opts.Changelog != nil {
 		d := b.storeDamage(cause)
 		b.damaged.Store(d)
-		b.reportDamage(cause) // nobody is told of what Open returns
+		b.reportDamage(cause) // no effect in Open, which returns the damage
 		return d
 	}
 	version, err := checkFormat(b.fs, b.dir, format.Newest)
@@ -121,12 +121,12 @@ func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 		Dir: b.dir, FS: b.fs, Log: b.log, Instance: newInstance(), Version: cmp.Or(version, format.Typed),
 		Open: func(dir string) (*pebblestore.Opening, error) { return pebblestore.Open(databaseConfig(dir, b.opts)) },
 	}, cause); err != nil {
-		return fmt.Errorf("%w; what is whole could not be salvaged, nothing was changed: %w", cause, err)
+		return fmt.Errorf("%w; the undamaged rows could not be salvaged, nothing was changed: %w", cause, err)
 	}
 	return nil
 }
 
-// neededBytes is what the store must keep: rows and receipts.
+// neededBytes is the data that the store must keep, rows and receipts.
 func (b *Buffer) neededBytes() int64 {
 	b.receipts.mu.Lock()
 	defer b.receipts.mu.Unlock()

@@ -188,6 +188,7 @@ func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
 				lake := buffertest.NewMemory()
 				opts := memoryOptions(t, buffertest.NewMemory())
 				opts.Retention = time.Hour
+				opts.Retry.Max = 6 * time.Hour // few attempts in a month
 				failing := errors.New("the lake is frozen")
 				lake.Before = func(_ context.Context, c buffertest.Call) error {
 					if c.Op == buffertest.OpImport {

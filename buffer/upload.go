@@ -14,14 +14,20 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
+// maxLightUpload bounds the bytes, before compression, of a slice whose upload is light.
+const maxLightUpload = 128 << 10
+
 // queueUpload asks for Staging.Put of a sealed slice.
 func (b *Buffer) queueUpload(sl *slice) {
-	b.uploads.add(sl.file.sink.num, job{key: sl.num, run: func(ctx context.Context) { b.upload(ctx, sl) }})
+	b.uploads.add(sl.file.sink.num, job{key: sl.num, run: func(ctx context.Context) { b.upload(ctx, sl) }, light: sl.small.Load()})
 }
 
 func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	b.mu.RLock()
 	due, salvaged := sl.rec.State == format.SliceUploading, sl.rec.Salvaged
+	if put := sl.put.Load(); put != nil && *put == b.sliceID(sl) {
+		due = false
+	}
 	since := sl.rec.Unreadable
 	obj, ext, stored := b.object(sl), sl.rec.Extent(), sl.Stored
 	again, e := sl.rec.Retry.Attempt > 0, b.uploadErrand(sl)
@@ -35,8 +41,9 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 	if !due {
 		return
 	}
+	attempt := sl.file.attempts.Add(1)
 	if salvaged {
-		b.takeStaged(ctx, sl, obj)
+		b.takeStaged(ctx, sl, obj, attempt)
 		return
 	}
 	src := &sliceSource{b: b, slice: sl.num, obj: obj, ext: ext}
@@ -54,21 +61,23 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 		if damage != nil && b.reportDamage(damage) || giveUp && b.reportDamage(fmt.Errorf("slice %s: unreadable since %s: %w", obj.ID, since, err)) {
 			return // the slice stays as it is
 		}
-		// A driver that reports success all the same has stored less than all: it is put again without the damage.
+		// A driver that reports success all the same has stored less than all, so it is put again without the damage.
 		if err = b.attempt(ctx, "set-aside", obj.SinkID, sl.file.target, func(ctx context.Context) error { return b.setAside(ctx, sl, giveUp) }, nil); err == nil {
 			return
 		}
 	}
 	if err == nil {
 		b.succeeded(e)
-		_ = b.do(ctx, func(t *txn) {
+		// The worker does not wait for the disk, so that one commit records many uploads. If the record is lost, the upload is repeated.
+		sl.put.Store(&obj.ID)
+		_, _ = b.post(&operation{run: func(t *txn) {
 			if b.sliceID(sl) == obj.ID {
 				sl.rec.Object = *cmp.Or(src.complete.Load(), new(format.Checksum))
 				t.uploaded(sl)
-			} else { // damage was set aside meanwhile: what is in staging is not what the slice is now
+			} else { // damage was set aside meanwhile, so the object in staging no longer matches the slice
 				t.onDurable(func() { b.queueUpload(sl) })
 			}
-		})
+		}})
 		return
 	}
 	if unreadable := src.unreadable.Load(); unreadable == since.IsZero() {
@@ -79,26 +88,26 @@ func (b *Buffer) upload(ctx context.Context, sl *slice) {
 			t.touchSlice(sl)
 		})
 	}
-	b.uploadFailed(ctx, sl, obj, err)
+	b.uploadFailed(ctx, sl, obj, attempt, err)
 }
 
-func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj driver.Object, err error) {
+func (b *Buffer) uploadFailed(ctx context.Context, sl *slice, obj driver.Object, attempt int64, err error) {
 	b.attemptFailed(ctx, b.uploadErrand(sl), obj.ID, err, func(t *txn) *format.Retry {
 		if sl.rec.State != format.SliceUploading {
 			return nil
 		}
 		t.touchSlice(sl)
 		t.changed = true
-		sl.file.failures++
+		sl.file.failed = max(sl.file.failed, attempt)
 		return &sl.rec.Retry
 	})
 }
 
-// takeStaged finds out whether a slice that was found in a damaged store is in staging: its records may be older than
+// takeStaged finds out whether a slice that was found in a damaged store is in staging, because its records may be older than
 // its upload. Put leaves nothing that is not whole, so an object that can be read counts, with the rows in it. Without an object the records may
 // even be older than the import of the file, which deletes its objects. If the target does not have the file, the rows of the local level are
 // uploaded, under an id that no other rows can have.
-func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
+func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object, attempt int64) {
 	var rows, raw int64
 	var sum format.Checksum
 	there := false
@@ -113,7 +122,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
 		return err
 	}, nil)
 	if err != nil {
-		b.uploadFailed(ctx, sl, obj, err)
+		b.uploadFailed(ctx, sl, obj, attempt, err)
 		return
 	}
 	if !there {
@@ -147,7 +156,7 @@ func (b *Buffer) takeStaged(ctx context.Context, sl *slice, obj driver.Object) {
 			t.onDurable(func() { salvage.Log(b.log, d) })
 		default:
 			sl.rec.Revision++
-			sl.rec.Instance = b.instance
+			sl.rec.Instance, sl.rec.Number = b.instance, 0
 			t.onDurable(func() { b.queueUpload(sl) })
 		}
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Report is the result of [Buffer.Verify]: the counters of the ledger beside the recounted rows.
+// Report is the result of [Buffer.Verify], the counters of the ledger next to the recounted rows.
 type Report struct {
 	// Sinks are sorted by id.
 	Sinks []SinkReport
@@ -40,22 +40,22 @@ type SinkReport struct {
 	Accepted, Imported, Expired, Damaged, Discarded int64
 	// Poison counts the rows that the target refused and that went to the quarantine.
 	Poison int64
-	// Quarantined are the rejected records that could be read back. They are no rows: see [QuarantineStats] for their ledger.
+	// Quarantined are the rejected records that could be read back. They are no rows. See [QuarantineStats] for their ledger.
 	Quarantined int64
 	// Local and Staging are the rows counted in the stored bytes.
 	Local, Staging int64
-	// TakenAway are imported rows that readers of the table removed on purpose: see [driver.Taker]. Imported includes them.
+	// TakenAway are imported rows that readers of the table removed on purpose. See [driver.Taker]. Imported includes them.
 	TakenAway int64
-	// Differences describe in words what does not agree; empty when everything agrees.
+	// Differences describe in words what does not agree. It is empty when everything agrees.
 	Differences []string
 }
 
-// Verify recounts the stored rows of every sink and compares them with the ledger: it reads and decodes every local chunk
+// Verify recounts the stored rows of every sink and compares them with the ledger. It reads and decodes every local chunk
 // and every staged object. It asks a target that is a [driver.Counter] for the rows of the imported files that are still listed.
 // Rows keep flowing meanwhile. A slice that moves on while it is read is left out, so a report made under load may be
 // partial, but a difference is always a real one. The error is about reading, not about the ledger.
 func (b *Buffer) Verify(ctx context.Context) (Report, error) {
-	// Read within a commit: when it returns, the store has everything that the records speak of. The state in memory may
+	// Read within a commit. When it returns, the store has everything that the records speak of. The state in memory may
 	// be ahead of it.
 	return b.verify(ctx, func(read func()) error { return b.do(ctx, func(*txn) { read() }) })
 }
@@ -99,7 +99,7 @@ type ended struct {
 	rows  int64
 }
 
-// ledger is what the records say about one sink.
+// ledger is the state of one sink according to the records.
 type ledger struct {
 	report   SinkReport
 	parts    []part
@@ -144,7 +144,7 @@ func (b *Buffer) ledger(id string) ledger {
 	return l
 }
 
-// verifySink compares the ledger of a sink with what is stored and completes its report.
+// verifySink compares the ledger of a sink with the stored rows and completes its report.
 func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 	r := &l.report
 	differ := func(format string, args ...any) { r.Differences = append(r.Differences, fmt.Sprintf(format, args...)) }
@@ -188,7 +188,7 @@ func (b *Buffer) verifySink(ctx context.Context, l *ledger) error {
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			differ("slice %s: its %d rows are not in staging any more", p.obj.ID, p.Rows)
+			differ("slice %s: its %d rows are no longer in staging", p.obj.ID, p.Rows)
 			continue
 		}
 		if unreadable := (*stagedError)(nil); errors.As(err, &unreadable) && ctx.Err() == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// Verify must find what is wrong, not only say that all is well.
+// Verify must find faults, not only say that all is well.
 func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 	for name, tc := range map[string]struct {
 		harm func(t *testing.T, mem *buffertest.Memory, obj driver.Object)
@@ -23,7 +23,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 			if err := mem.Delete(t.Context(), obj); err != nil {
 				t.Fatal(err)
 			}
-		}, "not in staging any more"},
+		}, "no longer in staging"},
 		"fewer rows": {func(t *testing.T, mem *buffertest.Memory, obj driver.Object) {
 			replace(t, mem, obj, row(0, "v"))
 		}, "has other bytes than were uploaded"},

@@ -13,7 +13,7 @@ import (
 // archiveKey is the setting of sources that keep their raw records.
 const archiveKey = "archive.enabled"
 
-// ReplaySpec says what a replay of an archive reads.
+// ReplaySpec selects the records that a replay of an archive reads.
 type ReplaySpec struct {
 	// Run, Archived, From, To and RowsPerSecond are as in [forebay.ReplayOptions].
 	Run           string    `json:"run"`
@@ -23,20 +23,20 @@ type ReplaySpec struct {
 	RowsPerSecond float64   `json:"rowsPerSecond,omitempty"`
 }
 
-// options has no Generation: the source may be another one when the replay begins.
+// options has no Generation because the source may have been replaced when the replay begins.
 func (s ReplaySpec) options() forebay.ReplayOptions {
 	return forebay.ReplayOptions{Run: s.Run, Archived: s.Archived, From: s.From, To: s.To, RowsPerSecond: s.RowsPerSecond}
 }
 
-// ArchiveReplay is what a task that replays an archive was asked for, and how far it is.
+// ArchiveReplay is the request and the progress of a task that replays an archive.
 type ArchiveReplay struct {
-	// Spec is what the task was asked for.
+	// Spec is the request of the task.
 	Spec ReplaySpec `json:"spec"`
 	// Progress is on disk. It is zero before the run has begun. While the task runs, the record of the task in the store is older.
 	Progress forebay.ReplayProgress `json:"progress"`
 }
 
-// Sentence says for people what a replay has done.
+// Sentence describes for people the result of a replay.
 func (r ArchiveReplay) Sentence() string {
 	p := r.Progress
 	text := fmt.Sprintf("%d archived records were read, %d have become rows.", p.Records, p.Stored)
@@ -54,20 +54,20 @@ func (r ArchiveReplay) Sentence() string {
 
 const (
 	archiveReplayType = "replay.archive"
-	cancelledReplay   = "The replay was cancelled. Start it again with the same run to go on behind the last record that it has stored."
+	cancelledReplay   = "The replay was cancelled. Start it again with the same run to continue after the last record that it has stored."
 )
 
 var errReplayCancelled = errors.New("cancelled")
 
-// ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink: see [forebay.SinkHandle.Replay]. Each
+// ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink. See [forebay.SinkHandle.Replay]. Each
 // becomes one row for each run, whatever fails and however often the task is started. Its Task.Replay shows the progress while it runs. A task that
-// Close interrupts is not ended: the next [Open] goes on with it. There is one for a sink at a time. It excludes no change of the sink: rows
+// Close interrupts is not ended. The next [Open] continues it. There is one for a sink at a time. It excludes no change of the sink: rows
 // follow the columns of their moment.
 //
-// Catalogs that share their store refuse it, because a run belongs to one engine: call [forebay.SinkHandle.Replay] there.
+// Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
 func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {
 	if c.shared != nil {
-		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has runs of its own. Replay on one node, with SinkHandle.Replay.")
+		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has its own runs. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {
 		return Task{}, refuse(BadRequest, "%s", sentence(err))
@@ -83,17 +83,17 @@ func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, err
 	}
 	if err := c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)}); err != nil {
 		if !errors.Is(err, ErrNotCommitted) {
-			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // nobody will ask for it
+			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // no caller will ask for it
 		}
 		c.tasks.release(archiveEntity(ref))
 		return Task{}, err
 	}
 	c.tasks.start(task)
 	c.startReplay(task)
-	return task, nil
+	return task.of(c.tasks), nil
 }
 
-// archiveEntity is what a replay reserves. It is no id of a source or sink.
+// archiveEntity is the entity that a replay reserves. It is no id of a source or sink.
 func archiveEntity(ref Ref) string { return ref.entity() + ".archive" }
 
 // CancelReplay ends the replay of an archive that runs for a sink, and returns its task, which ends soon. What was stored stays. Without one the error
@@ -109,7 +109,7 @@ func (c *Catalog) CancelReplay(sourceID, id string) (Task, error) {
 	return task, nil
 }
 
-// Replays returns the runs that a sink remembers, here: see [forebay.SinkHandle.Replays].
+// Replays returns the runs that a sink remembers here. See [forebay.SinkHandle.Replays].
 func (c *Catalog) Replays(ctx context.Context, sourceID, id string) ([]forebay.ReplayProgress, error) {
 	if _, _, err := c.find(Ref{sourceID, id}); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 	switch {
 	case err == nil:
 		done.Status, done.Result = Succeeded, state.Sentence()
-	case c.ctx.Err() != nil: // the next opening goes on
+	case c.ctx.Err() != nil: // the next opening continues
 		c.tasks.end(task, ErrClosed)
 		return
 	default:
@@ -162,7 +162,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 		case errors.Is(err, forebay.ErrOtherReplay), errors.Is(err, forebay.ErrUnknownArchive):
 			done.Code = BadRequest
 		}
-		c.log.Warn("archive replay ended early", "task", task.ID, "cause", err, "next", "repair the cause and start the replay again")
+		c.log.Warn("archive replay ended early", "task", task.ID, "cause", err, "next", "fix the cause, and start the replay again")
 	}
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
 	if err := c.store.Commit(end); err != nil {
@@ -171,7 +171,7 @@ func (c *Catalog) runReplay(ctx context.Context, task Task) {
 	c.tasks.end(done, nil)
 }
 
-// resumeReplays goes on with the replays that an earlier opening has left, when the engine has its sources.
+// resumeReplays continues the replays that an earlier opening has left, once the engine has its sources.
 func (c *Catalog) resumeReplays() {
 	for _, task := range c.Tasks() {
 		if task.Replay != nil && !task.Finished() && c.tasks.resumeAs(task, archiveEntity(task.ref())) {
@@ -190,7 +190,7 @@ func (t *tasks) cancels(id string, cancel context.CancelCauseFunc) {
 // cancel cancels the task that has reserved an entity, and returns it.
 func (t *tasks) cancel(entity string) (Task, bool) { return t.cancelOnly(entity, "") }
 
-// cancelOnly is cancel for the task with an id; empty: any.
+// cancelOnly is cancel for the task with an id. Empty means any task.
 func (t *tasks) cancelOnly(entity, id string) (Task, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,10 +199,10 @@ func (t *tasks) cancelOnly(entity, id string) (Task, bool) {
 		return Task{}, false
 	}
 	r.cancel(errReplayCancelled)
-	return r.task, true
+	return r.task.of(t), true
 }
 
-// progress shows how far the replay of a running task is. The state is not changed any more.
+// progress shows the progress of the replay of a running task. The state is no longer changed.
 func (t *tasks) progress(id string, state *ArchiveReplay) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,26 +20,28 @@ type Options struct {
 	// Store keeps the records. The catalog closes it. Default: a store in the folder that is given to Open. Several catalogs may have
 	// one each on the same journal, see [OpenJournal].
 	Store Store
-	// Node names this catalog among those that share a journal, and stays the same after a restart. Required with [OpenJournal], else
+	// Node names this catalog among the catalogs that share a journal, and stays the same after a restart. Required with [OpenJournal], else
 	// without effect.
 	Node string
-	// Instance names the engine of this catalog where catalogs share a journal: a name that stays as long as the engine's local level does,
-	// and that no other engine ever gets. If another node goes on with the engine, it names it in [Catalog.Adopt]. Default: Node.
+	// Instance names the engine of this catalog where catalogs share a journal. It is a name that stays as long as the engine's local level does,
+	// and that no other engine ever gets. If another node takes over the engine, it names it in [Catalog.Adopt]. Default: Node.
 	Instance string
-	// Peers reaches the other catalogs that share the journal, for statistics and waiting files. Default: only those of this node are
-	// known, and the others are missing.
+	// Peers reaches the other catalogs that share the journal, for statistics and waiting files. Default: only the statistics and files of this
+	// node are known, and the others are missing.
 	Peers Peers
 	// Lease is how long a catalog that shares a journal has to be silent before others give up its changes. Default: 30 s.
 	Lease time.Duration
 	// Tokens makes the tokens of sinks. Default: sinks have none.
 	Tokens Tokens
-	// DropTable deletes a table; one that is gone already is no error. It is called when a source is deleted with all
+	// DropTable deletes a table. A missing table is no error. It is called when a source is deleted with all
 	// that belongs to it. Default: the tables stay, and the task says so.
 	DropTable func(ctx context.Context, tableID string) error
-	// Extend is the default of [SinkSpec]: tables of new sinks grow with their columns, which the target must be able to do. Default:
+	// DropTables are functions as DropTable for the targets in [forebay.Options.Targets], by name. The tables of a target that is missing here stay.
+	DropTables map[string]func(ctx context.Context, tableID string) error
+	// Extend is the default of [SinkSpec]. With it, tables of new sinks grow with their columns, which the target must be able to do. Default:
 	// a table has exactly the columns of its sink.
 	Extend bool
-	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets what an operator should see. Default: warnings and errors go to [slog.Default]. [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -63,7 +65,7 @@ func (o Options) Validate() error {
 // A change goes through these states. The letters say who owns the source meanwhile:
 //
 //	asked     -      submit reserves the entity in tasks, so that another change of it is refused with Busy; the plan is
-//	                 asked for the first time, for the answer; the record of the task is written
+//	                 asked for the first time, for the response; the record of the task is written
 //	waiting   -      for the lock of the source: changes of different sinks of one source come one after the other
 //	claiming  lock   tableClaims waits until no erasure and no undone creation has a new table of the change
 //	outside   lock   tokens are made; the record of a creation is written; the engine gets the definition
@@ -72,18 +74,18 @@ func (o Options) Validate() error {
 //	done      -      retiredTokens and definitions are set, then the task ends: readers see both or neither
 //	undone    lock   what failed before is put back: engine, tables, tokens
 //
-// An erasure goes on after done: rows, tables and counters, under the reservation of its source and the marks in tableClaims.
+// An erasure continues after done: rows, tables and counters, under the reservation of its source and the marks in tableClaims.
 //
-// What cannot be put back or written becomes an entry of repairs. It wakes the sweep, which tries until it succeeds; a
-// later change of the source does it, too. Close ends tasks and sweep and writes what is pending once more; what is left
-// then is found by Open: tasks that have not ended, records of creations and of erasures.
+// A step that cannot be put back or written becomes an entry of repairs. It wakes the sweep, which tries until it succeeds; a
+// later change of the source does it, too. Close ends tasks and sweep and writes pending records once more. Open then finds
+// the rest, which is the tasks that have not ended and the records of creations and of erasures.
 //
 // Each part has its own mutex, held for memory only. None calls another part with its mutex held, so there is no order to
 // keep. The lock of a source (keylock) is held through calls of drivers and of the store, and taken before any mutex.
-// In a store that catalogs share (hold.go), asked includes the hold of the change, which excludes those of other nodes. The other nodes get
+// In a store that catalogs share (hold.go), asked includes the hold of the change, which excludes changes of other nodes. The other nodes get
 // definitions, tasks and tokens by took (follow.go), and their engines by repairs.
 //
-// Wakers: tableClaims.changed wakes those who wait for tables, running.done those who wait for a task, repairs.wake the sweep.
+// Wakers: tableClaims.changed wakes the waiters for tables, running.done the waiters for a task, repairs.wake the sweep.
 
 // Catalog keeps definitions. It is safe for concurrent use.
 type Catalog struct {
@@ -112,18 +114,18 @@ type Catalog struct {
 }
 
 // Open reads the definitions of a folder and gives them to the engine, which must have no sources from elsewhere. A
-// definition that the engine refuses is logged and stays out of use until it is changed; the others work. Close the
+// definition that the engine refuses is logged and stays out of use until it is changed. The others work. Close the
 // catalog before the engine.
 //
-// With a store of [OpenJournal] it joins the other catalogs, for which it waits at most 15 s: see [OpenContext].
+// With a store of [OpenJournal] it joins the other catalogs, for which it waits at most 15 s. See [OpenContext].
 func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	return OpenContext(ctx, dir, eng, opts)
 }
 
-// OpenContext is [Open] with another bound: with a store of [OpenJournal] it waits until the journal has stored that the instance is one of
-// those that may have rows. While the journal does not answer it logs that and tries again until ctx ends. The error is a [*JournalError]
+// OpenContext is [Open] with another bound. With a store of [OpenJournal] it waits until the journal has stored that the instance may
+// have rows. While the journal does not respond, it logs that and tries again until ctx ends. The error is a [*JournalError]
 // then. After that ctx means nothing, and without such a store it never does.
 func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	if err := opts.Validate(); err != nil {
@@ -140,11 +142,16 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 		}
 	}
 	c := &Catalog{
-		opts: opts, eng: eng, store: opts.Store, log: opts.Logger, keys: newKeys(eng.ImportLimits()),
+		opts: opts, eng: eng, store: opts.Store, log: opts.Logger, keys: newKeys(eng.Options().Buffer.ImportLimits()),
 		defs:   &definitions{trees: map[string]*tree{}},
 		tasks:  &tasks{reserved: map[string]string{}, byID: map[string]*running{}},
 		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(), held: newHolds(),
 		members: &members{},
+	}
+	c.tasks.ended = func(ctx context.Context, task Task) {
+		if c.repairs.outOfSyncSince(task.SourceID) > 0 {
+			_ = c.syncAgain(ctx, task.SourceID) // the sweep logs why, and tries again
+		}
 	}
 	c.shared, _ = opts.Store.(shared)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -165,7 +172,7 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 		c.repairs.add(func() {}) // the instance may have tables to drop
 	}
 	c.syncAll()
-	if c.shared != nil { // the catalogs that have begun erasures go on with them, or takeOver does
+	if c.shared != nil { // the catalogs that have begun erasures continue them, or takeOver does
 		c.syncOutOfSync(c.ctx)
 		c.tasks.work.Add(1)
 		go c.watchHolds()
@@ -179,9 +186,10 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 	return c, nil
 }
 
-// Close ends running tasks and closes the store. Erasures and replays of archives go on after the next Open, other tasks count as failed. The
-// engine keeps its definitions. Close may be called twice. After a failure of the default store that was not fixed yet, Close returns the [*FailedError]: nothing
-// that was confirmed is lost, and the next [OpenStore] reads what the disk has.
+// Close ends running tasks and closes the store. Erasures and replays of archives continue after the next Open, other tasks count as failed. The
+// engine keeps its definitions. Close may be called twice.
+// After a failure of the default store that was not fixed yet, Close returns the [*FailedError]. Nothing
+// that was confirmed is lost, and the next [OpenStore] reads the records on the disk.
 func (c *Catalog) Close() error {
 	if !c.tasks.close() {
 		return nil
@@ -209,12 +217,12 @@ func (c *Catalog) Ready() error {
 // Engine returns the engine that has the definitions of the catalog.
 func (c *Catalog) Engine() *forebay.Engine { return c.eng }
 
-// Checkpoint writes a copy of the definitions into a new folder, while changes go on: every change whose task has
+// Checkpoint writes a copy of the definitions into a new folder, while changes continue. Every change whose task has
 // succeeded before the call is in it. [Open] opens the folder as a catalog. It holds the secrets of the
 // sources and the tokens of the sinks, as the original does. With an error there is no copy; [errors.ErrUnsupported]
 // means that Options.Store is no [Checkpointer].
 //
-// Copy the rows first, with [forebay.Engine.Checkpoint], and the definitions after them: then a token is there for all
+// Copy the rows first, with [forebay.Engine.Checkpoint], and the definitions after them, so that a token exists for all
 // rows.
 func (c *Catalog) Checkpoint(dir string) error {
 	store, ok := c.store.(Checkpointer)

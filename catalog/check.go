@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -23,7 +24,7 @@ type faults []string
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
-// take adds a refusal, after the name of what it is about.
+// take adds a refusal, after the name of its subject.
 func (f *faults) take(about string, err *Error) {
 	if err != nil {
 		f.add("%s%s", about, strings.TrimSuffix(err.Message, "."))
@@ -45,18 +46,33 @@ func validated(err *Error) error {
 	return err
 }
 
-// compiler compiles the columns of a sink; ids that are not known yet are empty.
-type compiler func(sourceID, sinkID string, columns mapping.Columns) (*mapping.Mapper, error)
+// compiler is the part of the engine that a check needs. Ids that are not known yet are empty.
+type compiler interface {
+	Options() forebay.Options
+	Sink(sourceID, sinkID string) forebay.SinkHandle
+}
 
-// ValidateSource checks a new source by itself: the rules of [SourceSpec], and its mappings by the engine. The error is one
+// ValidateSource checks a new source by itself, by the rules of [SourceSpec], and its mappings by the engine. The error is one
 // [*Error] with all problems. A valid source may still be refused because of others, as when its id is taken.
 func (c *Catalog) ValidateSource(s SourceSpec) error {
-	return validated(s.check(c.eng.CompileColumns, c.opts.Extend))
+	var f faults
+	f.take("", s.check(c.eng, c.opts.Extend))
+	_, bad := s.settings(c.keys)
+	f.take("", bad)
+	for i, sink := range s.Sinks {
+		_, bad := sink.settings(c.keys)
+		f.take(fmt.Sprintf("Sink %d: ", i), bad)
+	}
+	return validated(f.err())
 }
 
 // ValidateSink is [Catalog.ValidateSource] for a new sink.
 func (c *Catalog) ValidateSink(sourceID string, s SinkSpec) error {
-	return validated(s.check(c.eng.CompileColumns, sourceID))
+	var f faults
+	f.take("", s.check(c.eng, sourceID))
+	_, bad := s.settings(c.keys)
+	f.take("", bad)
+	return validated(f.err())
 }
 
 // Validate checks the rules above. The error is one [*Error] with all problems.
@@ -90,8 +106,18 @@ func (c *Catalog) ValidateSinkPatch(sourceID, id string, p SinkPatch) error {
 	if p.TableID != nil {
 		f.tableID(*p.TableID)
 	}
-	if p.Columns != nil {
-		f.columns(c.eng.CompileColumns, sourceID, id, p.Columns)
+	if p.Columns != nil || p.Target != nil {
+		var content SinkContent
+		if _, s, err := c.Sink(sourceID, id); err == nil {
+			content = s.SinkContent
+		}
+		set(&content.Target, p.Target)
+		if p.Columns != nil {
+			content.Columns = p.Columns
+		}
+		if content.Columns != nil { // else the sink is unknown, and UpdateSink refuses it
+			f.table(c.eng, sourceID, id, content)
+		}
 	}
 	if p.OnReject != nil {
 		f.onReject(*p.OnReject)
@@ -110,8 +136,8 @@ func (s SourceSpec) check(compile compiler, extend bool) *Error {
 	f.take("", SourceContent{Type: s.Type, Name: s.Name, Description: s.Description}.check())
 	for i, sink := range s.Sinks {
 		f.take(fmt.Sprintf("Sink %d: ", i), sink.check(compile, id))
-		// Their tables cannot both be right: the task would fail after the first has created its own.
-		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID })
+		// Their tables cannot both be right, so the task would fail after the first has created its own.
+		first := slices.IndexFunc(s.Sinks[:i], func(o SinkSpec) bool { return o.TableID == sink.TableID && o.Target == sink.Target })
 		if first >= 0 && !(sink.grows(extend) && s.Sinks[first].grows(extend)) && !slices.EqualFunc(s.Sinks[first].Columns, sink.Columns, sameInTable) {
 			f.add("Sink %d: table.tableId is %q, which sink %d has too; sinks of one table have the same columns in the same order: names, types and whether they are required",
 				i, sink.TableID, first)
@@ -133,7 +159,7 @@ func (s SinkSpec) check(compile compiler, sourceID string) *Error {
 // content returns the part of the sink that versions keep.
 func (s SinkSpec) content() SinkContent {
 	return SinkContent{
-		Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Columns: s.Columns, AckLocal: s.AckLocal,
+		Name: s.Name, Description: s.Description, Signals: sortedSignals(s.Signals), TableID: s.TableID, Target: s.Target, Columns: s.Columns, AckLocal: s.AckLocal,
 		OnReject: s.OnReject, Quarantine: s.Quarantine,
 	}
 }
@@ -152,13 +178,13 @@ func (s SinkContent) check(compile compiler, sourceID, id string) *Error {
 	f.text("description", s.Description)
 	f.signals(s.Signals)
 	f.tableID(s.TableID)
-	f.columns(compile, sourceID, id, s.Columns)
+	f.table(compile, sourceID, id, s)
 	f.onReject(s.OnReject)
 	f.quarantine(s.Quarantine)
 	return f.err()
 }
 
-// id returns the given id, or one made of the name; empty when there is none. Faults of the name are reported elsewhere.
+// id returns the given id, or one made of the name, or "" when there is none. Faults of the name are reported elsewhere.
 func (f *faults) id(given, name, field string) (id string) {
 	var ofName faults
 	ofName.name(name)
@@ -229,13 +255,22 @@ func (f *faults) quarantine(q QuarantineBounds) {
 	}
 }
 
-func (f *faults) columns(compile compiler, sourceID, sinkID string, list mapping.Columns) {
-	for i, col := range list {
+// table checks the target and the columns of a sink, and compiles the columns with the limits of the target.
+func (f *faults) table(compile compiler, sourceID, sinkID string, s SinkContent) {
+	if names := slices.Sorted(maps.Keys(compile.Options().Targets)); s.Target != "" && !slices.Contains(names, s.Target) {
+		if len(names) == 0 {
+			f.add("table.target is %q, but this service has no named targets: leave it out", s.Target)
+		} else {
+			f.add("table.target is %q, must be one of %q or left out", s.Target, names)
+		}
+		s.Target = "" // the columns may have faults, too
+	}
+	for i, col := range s.Columns {
 		if r, ok := control(col.Name, ""); ok {
 			f.add("table.mapping.columns[%d].name has the control character %U, which is not allowed", i, r)
 		}
 	}
-	if _, err := compile(sourceID, sinkID, list); err != nil {
+	if _, err := compile.Sink(sourceID, sinkID).Compile(forebay.Table{Target: s.Target, Columns: s.Columns}); err != nil {
 		for text := range strings.Lines(err.Error()) {
 			f.add("%s", strings.TrimSuffix(text, "\n"))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/messagetest"
 )
 
 // TestCheckpoint restores a copy that was made while definitions change.
@@ -91,6 +92,8 @@ func TestStoreInUse(t *testing.T) {
 	var inUse *catalog.InUseError
 	if _, err := catalog.Open(dir, openEngine(t, forebay.Options{}), catalog.Options{}); !errors.As(err, &inUse) {
 		t.Errorf("a second catalog on the folder: %v", err)
+	} else {
+		messagetest.Check(t, "a second catalog on the folder", err.Error(), messagetest.Want{What: "is in use", Where: dir, Next: "choose another folder"}, messagetest.GoNames()...)
 	}
 	if err := cat.Close(); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/driver"
 )
 
 // The target creates the tables of a change before it is known whether the change succeeds. A table that a failed change
-// leaves behind would refuse the corrected one. So the names of the tables, and the mark that the target gives to those it
-// creates, are written before the target is called, and removed in the write that makes the change. What is left of such
-// records after a failure or a crash is undone: the target removes the tables that have the mark and no rows.
+// leaves in the target would refuse the corrected one. So the names of the tables, and the mark that the target gives to those it
+// creates, are written before the target is called, and removed in the write that makes the change. Any such record that
+// remains after a failure or a crash is undone. The target removes the tables that have the mark and no rows.
 
 // creation is the record of tables that a change may create.
 type creation struct {
@@ -26,7 +27,7 @@ type creation struct {
 	Task   string `json:"task,omitempty"`
 	// Hold is the key of the hold of the change, in a store that catalogs share.
 	Hold string `json:"hold,omitempty"`
-	// Tables are sorted.
+	// Tables are the keys of the tables, sorted.
 	Tables []string `json:"tables"`
 }
 
@@ -38,14 +39,13 @@ func (cr *creation) id() string {
 	return cr.ID
 }
 
-// beginCreation writes the record of the tables that a change may create; nil when there are none, or when the target
-// could not undo it.
+// beginCreation writes the record of the tables that a change may create and whose target could undo it, or nil when there are none.
 func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
-	if !c.eng.CanUncreate() {
-		return nil, nil
-	}
 	had := ch.old.tables(true)
-	tables := slices.DeleteFunc(ch.next.tables(true), func(table string) bool { return slices.Contains(had, table) })
+	tables := slices.DeleteFunc(ch.next.tables(true), func(table string) bool {
+		_, undoes := c.eng.Options().TargetNamed(engineTable(table).Target).(driver.Uncreator)
+		return slices.Contains(had, table) || !undoes
+	})
 	if len(tables) == 0 {
 		return nil, nil
 	}
@@ -60,8 +60,8 @@ func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
 	return nil, fmt.Errorf("the change could not be stored: %w", err)
 }
 
-// undoCreation has the target remove what is left of a creation, and forgets it. A table that a live sink uses by now stays.
-// It reports false if it must be repeated: rows are on their way to the tables, changes other than the own ones of the
+// undoCreation has the target remove the rest of a creation, and forgets it. A table that a live sink uses by now stays.
+// It reports false if it must be repeated because rows are on their way to the tables, changes other than the own ones of the
 // caller begin to use them, or the target or the store failed.
 func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool {
 	if cr.Hold != "" && !c.held.has(cr.Hold) {
@@ -76,7 +76,12 @@ func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool 
 	if waits || !c.tables.undo(cr.ID, cr.Tables, own) {
 		return false
 	}
-	tables := slices.DeleteFunc(slices.Clone(cr.Tables), func(table string) bool { return c.defs.userOf(table) != "" })
+	var tables []forebay.Table
+	for _, table := range cr.Tables {
+		if c.defs.userOf(table) == "" {
+			tables = append(tables, engineTable(table))
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	err := c.eng.Uncreate(ctx, cr.ID, tables...)
@@ -91,12 +96,12 @@ func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool 
 	}
 	if err != nil {
 		c.log.Warn("tables of a failed change not removed",
-			"source", cr.Source, "task", cr.Task, "tables", tables, "cause", err, "next", "it is retried until it succeeds")
+			"source", cr.Source, "task", cr.Task, "tables", cr.Tables, "cause", err, "next", "it is retried automatically")
 	}
 	return err == nil
 }
 
-// resumeCreations has the repairs undo what a crash has left. Until that was tried once, changes that begin to use the
+// resumeCreations has the repairs undo the creations that a crash has left. Until that was tried once, changes that begin to use the
 // tables wait for it.
 func (c *Catalog) resumeCreations(creations []*creation) {
 	for _, cr := range creations {
@@ -106,16 +111,16 @@ func (c *Catalog) resumeCreations(creations []*creation) {
 }
 
 // refuses reports whether a problem of a table refuses the change. It does not if a live sink had the table before with the
-// same columns and the same rule: then somebody else has changed the table.
+// same columns and the same rule, because then the table was changed from outside.
 func (ch *change) refuses(p forebay.TableProblem) bool {
 	if ch.old == nil || ch.created[p.Sink] {
 		return true
 	}
 	before, now := ch.old.sinks[p.Sink], ch.next.sinks[p.Sink]
-	return before == nil || now == nil || before.TableID != now.TableID || before.Extend != now.Extend || !slices.EqualFunc(before.Columns, now.Columns, sameInTable)
+	return before == nil || now == nil || before.table() != now.table() || before.Extend != now.Extend || !slices.EqualFunc(before.Columns, now.Columns, sameInTable)
 }
 
-// warn adds the problems of tables that did not refuse the change to what the user is told.
+// warn adds the problems of tables that did not refuse the change to the warnings and the result for the user.
 func (ch *change) warn(problems []forebay.TableProblem) {
 	var waits, keeps []string
 	for _, p := range problems {
@@ -134,6 +139,6 @@ func (ch *change) warn(problems []forebay.TableProblem) {
 		ch.result += fmt.Sprintf(" The tables of sinks %s cannot take their rows, see the warnings.", strings.Join(waits, ", "))
 	}
 	for _, name := range keeps {
-		ch.result += fmt.Sprintf(" Sink %s goes on with its earlier columns, see the warnings.", name)
+		ch.result += fmt.Sprintf(" Sink %s continues with its earlier columns, see the warnings.", name)
 	}
 }

@@ -20,7 +20,7 @@ import (
 type By struct {
 	// Type is "user" for a call of the API and "system" for the catalog itself.
 	Type string `json:"type"`
-	// TokenID and TokenDesc are the id and description of the token that was used; never the token.
+	// TokenID and TokenDesc are the id and description of the token that was used, never the token.
 	TokenID   string `json:"tokenId,omitempty"`
 	TokenDesc string `json:"tokenDesc,omitempty"`
 	UserID    string `json:"userId,omitempty"`
@@ -36,9 +36,9 @@ type Mark struct {
 	At time.Time `json:"at"`
 	// By is the actor.
 	By By `json:"by"`
-	// Reason is for people; empty for creation and deletion.
+	// Reason is for people. It is empty for creation and deletion.
 	Reason string `json:"reason,omitempty"`
-	// WithParent is set on a sink that was deleted because its source was: it comes back with the source.
+	// WithParent is set on a sink that was deleted because its source was. An undeletion of the source brings it back.
 	WithParent bool `json:"withParent,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type Mark struct {
 type Ref struct {
 	// Source is the id of the source.
 	Source string
-	// Sink is the id of the sink; empty for the source itself.
+	// Sink is the id of the sink, or "" for the source itself.
 	Sink string
 }
 
@@ -107,24 +107,24 @@ type Source struct {
 	// ID is unique among sources.
 	ID string `json:"id"`
 	SourceContent
-	// Secret is the last part of the ingestion URL. It is not a part of versions: a rollback keeps it.
+	// Secret is the last part of the ingestion URL. It is not a part of versions, so a rollback keeps it.
 	Secret string `json:"secret"`
-	// OldSecret is accepted beside Secret until OldSecretUntil. It may still be here after that.
+	// OldSecret is accepted in addition to Secret until OldSecretUntil. It may still be here after that.
 	OldSecret      string    `json:"oldSecret,omitempty"`
 	OldSecretUntil time.Time `json:"oldSecretUntil,omitzero"`
-	// Generation tells the source from erased ones that had its id: see [forebay.Source]. It is empty in sources that were made before there were
+	// Generation tells the source from erased ones that had its id. See [forebay.Source]. It is empty in sources that were made before there were
 	// generations.
 	Generation string `json:"generation,omitempty"`
 	Lifecycle
 }
 
-// LogValue implements [slog.LogValuer]: the secret stays out of logs.
+// LogValue implements [slog.LogValuer]. It keeps the secret out of logs.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // String names the source without its secret.
 func (s Source) String() string { return fmt.Sprintf("source %s version %d", s.ID, s.Version.Number) }
 
-// GoString is String: the secret stays out of what %#v writes.
+// GoString is String. It keeps the secret out of what %#v writes.
 func (s Source) GoString() string { return s.String() }
 
 // SinkContent is the part of a sink that versions keep.
@@ -136,13 +136,15 @@ type SinkContent struct {
 	Signals []string `json:"allowedSignals,omitempty"`
 	// TableID is the destination: stage.bucket.table.
 	TableID string `json:"tableId"`
+	// Target is the name of the target of the table. See [forebay.Table]. It is empty for the default target.
+	Target string `json:"target,omitempty"`
 	// Columns map an event to a row.
 	Columns mapping.Columns `json:"columns"`
-	// Extend lets the table grow with the columns: see [forebay.Table].
+	// Extend lets the table grow with the columns. See [forebay.Table].
 	Extend bool `json:"extend,omitempty"`
-	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
+	// AckLocal acknowledges rows before the log of a node has them. See [forebay.Sink].
 	AckLocal bool `json:"ackLocal,omitempty"`
-	// OnReject says what becomes of a record that the columns cannot map, and Quarantine bounds what is kept: see [forebay.Sink].
+	// OnReject decides about a record that the columns cannot map, and Quarantine bounds the kept records. See [forebay.Sink].
 	OnReject   forebay.OnReject `json:"onReject,omitempty"`
 	Quarantine QuarantineBounds `json:"quarantine,omitzero"`
 	// Settings are the overridden ones.
@@ -155,16 +157,16 @@ type Sink struct {
 	ID string `json:"id"`
 	SinkContent
 	Lifecycle
-	// Token imports the sink's rows; the zero value while the sink has none.
+	// Token imports the sink's rows. It is the zero value while the sink has none.
 	Token Token `json:"token,omitzero"`
-	// Cleared is what was in the table when the statistics were cleared last.
+	// Cleared is the state of the table when the statistics were cleared last.
 	Cleared Cleared `json:"cleared,omitzero"`
-	// ClearedOn takes its place where nodes share their definitions: what each instance had counted, by Options.Instance, and "" for those
+	// ClearedOn takes its place where nodes share their definitions: what each instance had counted, by Options.Instance, and "" for instances
 	// that had ended.
 	ClearedOn map[string]Cleared `json:"clearedOn,omitempty"`
 }
 
-// DisabledWith returns why a sink takes no events: its own mark, or its source's; nil when it takes them.
+// DisabledWith returns why a sink accepts no events, by its own mark or its source's. It returns nil when it accepts them.
 func (s Sink) DisabledWith(source Source) *Mark {
 	if s.Disabled != nil || source.Disabled == nil {
 		return s.Disabled
@@ -174,13 +176,13 @@ func (s Sink) DisabledWith(source Source) *Mark {
 	return &m
 }
 
-// LogValue implements [slog.LogValuer]: the token stays out of logs.
+// LogValue implements [slog.LogValuer]. It keeps the token out of logs.
 func (s Sink) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // String names the sink without its token.
 func (s Sink) String() string { return fmt.Sprintf("sink %s version %d", s.ID, s.Version.Number) }
 
-// GoString is String: the token stays out of what %#v writes.
+// GoString is String. It keeps the token out of what %#v writes.
 func (s Sink) GoString() string { return s.String() }
 
 // tree is a source and all its sinks, live and deleted. It never changes once it is in definitions.
@@ -189,7 +191,7 @@ type tree struct {
 	sinks  map[string]*Sink
 }
 
-// clone returns a copy that may be changed; an empty tree for nil.
+// clone returns a copy that may be changed, or an empty tree for nil.
 func (t *tree) clone() *tree {
 	c := &tree{sinks: map[string]*Sink{}}
 	if t != nil {
@@ -204,7 +206,7 @@ func (t *tree) clone() *tree {
 
 func (t *tree) live() bool { return t != nil && t.source.Deleted == nil }
 
-// sink returns a sink that is not deleted; nil when there is none.
+// sink returns a sink that is not deleted, or nil when there is none.
 func (t *tree) sink(id string) *Sink {
 	if s := t.sinks[id]; s != nil && s.Deleted == nil {
 		return s
@@ -212,7 +214,7 @@ func (t *tree) sink(id string) *Sink {
 	return nil
 }
 
-// sorted returns the live or the deleted sinks by id; none for nil.
+// sorted returns the live or the deleted sinks by id. A nil tree has none.
 func (t *tree) sorted(deleted bool) []Sink {
 	if t == nil {
 		return nil
@@ -226,18 +228,18 @@ func (t *tree) sorted(deleted bool) []Sink {
 	return list
 }
 
-// takes reports whether a sink takes events.
+// takes reports whether a sink accepts events.
 func (t *tree) takes(id string) bool {
 	return t.live() && t.sink(id) != nil && t.sinks[id].DisabledWith(t.source) == nil
 }
 
-// tables returns the tables of the live sinks of a live source, sorted. With taking it leaves out sinks that take no events.
+// tables returns the keys of the tables of the live sinks of a live source, sorted. With taking it leaves out sinks that accept no events.
 func (t *tree) tables(taking bool) []string {
 	var list []string
 	if t.live() {
 		for id, s := range t.sinks {
 			if s.Deleted == nil && (!taking || t.takes(id)) {
-				list = append(list, s.TableID)
+				list = append(list, s.table())
 			}
 		}
 	}
@@ -245,7 +247,7 @@ func (t *tree) tables(taking bool) []string {
 	return slices.Compact(list)
 }
 
-// definition returns what the engine is to do for the tree.
+// definition returns the engine's definition of the tree.
 func (t *tree) definition(all keys) (forebay.Source, error) {
 	settings, err := t.source.Settings.engine(all)
 	if err != nil {
@@ -269,7 +271,7 @@ func (t *tree) definition(all keys) (forebay.Source, error) {
 			signals = append(signals, forebay.Signal(name))
 		}
 		def.Sinks = append(def.Sinks, forebay.Sink{
-			ID: s.ID, Table: forebay.Table{ID: s.TableID, Columns: s.Columns, Extend: s.Extend},
+			ID: s.ID, Table: forebay.Table{ID: s.TableID, Target: s.Target, Columns: s.Columns, Extend: s.Extend},
 			Disabled: s.DisabledWith(t.source) != nil, AllowedSignals: signals, Settings: settings, AckLocal: s.AckLocal,
 			Version: s.Version.Number, OnReject: s.OnReject, Quarantine: buffer.QuarantineBounds(s.Quarantine),
 		})
@@ -290,7 +292,7 @@ func (d *definitions) get(id string) *tree {
 	return d.trees[id]
 }
 
-// set replaces a tree; nil removes it.
+// set replaces a tree. Nil removes it.
 func (d *definitions) set(id string, t *tree) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -312,12 +314,24 @@ func (d *definitions) all() []*tree {
 	return list
 }
 
-// userOf returns a live sink whose rows go to a table, as text; empty when there is none.
+// live returns the number of sources that are not deleted. It costs little for thousands of them, because each creation asks twice.
+func (d *definitions) live() (n int) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, t := range d.trees {
+		if t.live() {
+			n++
+		}
+	}
+	return n
+}
+
+// userOf returns a live sink whose rows go to the table with a key, as text, or "" when there is none.
 func (d *definitions) userOf(table string) string {
 	for _, t := range d.all() {
 		if t.live() {
 			for _, s := range t.sorted(false) {
-				if s.TableID == table {
+				if s.table() == table {
 					return fmt.Sprintf("%q of source %q", s.ID, t.source.ID)
 				}
 			}
@@ -394,7 +408,7 @@ func (c *Catalog) settingWarnings(source, sink Overrides) (map[string]string, er
 	}
 	maps.Copy(merged, sink)
 	settings, err := merged.engine(c.keys)
-	up, down := c.eng.Unreachable(settings)
+	up, down := c.eng.Options().Buffer.Unreachable(buffer.SinkConfig{Upload: settings.Upload, Import: settings.Import})
 	return map[string]string{upload + "size": sentenceOrNone(up), imports + "size": sentenceOrNone(down)}, err
 }
 
@@ -405,7 +419,7 @@ func sentenceOrNone(text string) string {
 	return sentence(errors.New(text))
 }
 
-// Settings returns all settings of a source or sink, sorted by key. Those of a sink include what it inherits.
+// Settings returns all settings of a source or sink, sorted by key. The settings of a sink include those it inherits.
 func (c *Catalog) Settings(ref Ref) ([]Setting, error) {
 	t, s, err := c.find(ref)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 
 // An import that has begun before a source is erased through another node may end after the tables were dropped, and make them again. So
 // each instance drops them once more when it has nothing left of the source, which is when its imports have ended, and says that it has
-// followed after that. The design that lost: the erasure waits for all instances. It would not end while one of them is away.
+// followed after that. The design that lost was an erasure that waits for all instances. It would not end while one of them is away.
 
-// droppedError refuses a change whose table another node is about to drop again.
+// droppedError refuses a change whose table, of which it has the key, another node is about to drop again.
 type droppedError struct{ table string }
 
 func (e *droppedError) Error() string {
-	return fmt.Sprintf("table %q was erased, and another node is dropping what is left of it", e.table)
+	return fmt.Sprintf("table %s was erased, and another node is dropping the rest of it", tableText(e.table))
 }
 
 // The pauses and the end of waiting for a hold of another node.
@@ -74,10 +74,10 @@ func (c *Catalog) awaitDrop(ctx context.Context, erased []string) error {
 	}
 }
 
-// dropAgain drops the tables of erasures that an instance has followed, except those that a live sink uses by now. It may be repeated.
+// dropAgain drops the tables of erasures that an instance has followed, except tables that a live sink uses by now. It may be repeated.
 func (c *Catalog) dropAgain(ctx context.Context, erased []string) error {
-	tables := slices.DeleteFunc(c.members.view().erasedTables(erased), func(table string) bool { return c.defs.userOf(table) != "" })
-	if len(tables) == 0 || c.opts.DropTable == nil {
+	tables := slices.DeleteFunc(c.members.view().erasedTables(erased), func(table string) bool { return !c.canDrop(table) || c.defs.userOf(table) != "" })
+	if len(tables) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
@@ -85,7 +85,7 @@ func (c *Catalog) dropAgain(ctx context.Context, erased []string) error {
 	return c.tryDropAgain(ctx, tables)
 }
 
-// tryDropAgain has a hold on the tables while it drops them: nobody begins to use one meanwhile.
+// tryDropAgain has a hold on the tables while it drops them, so that no change begins to use one meanwhile.
 func (c *Catalog) tryDropAgain(ctx context.Context, tables []string) error {
 	id := uuid.NewString()
 	if !c.tables.undo(id, tables, 0) { // a change of this node is about to use one, or has found that it exists
@@ -107,8 +107,8 @@ func (c *Catalog) tryDropAgain(ctx context.Context, tables []string) error {
 		case !c.held.has(key):
 			problems = append(problems, ErrChanged) // this node was silent for a lease
 		case c.defs.userOf(table) == "":
-			if err := c.opts.DropTable(ctx, table); err != nil {
-				problems = append(problems, fmt.Errorf("table %q: %w", table, err))
+			if err := c.dropTable(ctx, table); err != nil {
+				problems = append(problems, fmt.Errorf("table %s: %w", tableText(table), err))
 			}
 		}
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // erasure is the record of an erasure whose source is gone and whose rows, tables and raw records may be left. It is written with the
-// end of the source and removed with the end of the task: between the two every Open goes on with it.
+// end of the source and removed with the end of the task. Between the two every Open continues it.
 type erasure struct {
-	// Task is the one that ends with it.
+	// Task ends with the erasure.
 	Task Task `json:"task"`
-	// Tables are the tables of the sinks, sorted.
+	// Tables are the keys of the tables of the sinks, sorted.
 	Tables []string `json:"tables"`
-	// Archive is the name of the archive of the source, and Archived says that it may have records: see [Catalog.archived]. Archive is empty if
+	// Archive is the name of the archive of the source, and Archived says that it may have records. See [Catalog.archived]. Archive is empty if
 	// an earlier release has begun the erasure.
 	Archive  string `json:"archive,omitempty"`
 	Archived bool   `json:"archived,omitempty"`
@@ -29,10 +29,10 @@ type erasure struct {
 }
 
 // EraseSource deletes a source with its sinks, versions, waiting rows, counters, tables and raw records. Nothing brings it back. What
-// cannot be deleted, and tables that a sink of another source uses, make the task fail as Partial: the source is gone
+// cannot be deleted, and tables that a sink of another source uses, make the task fail as Partial. The source is gone
 // all the same. Raw records that are left then are deleted when the archive can do it, if it is a [forebay.ArchiveEraser].
 //
-// The source ends at once and for good; then follow the rows, the tables and the raw records, also through a restart. The task has ended
+// The source ends at once and permanently. The rows, the tables and the raw records follow, even after a restart. The task has ended
 // when nothing is left to do, and until then no source with the id can be made, and no sink for one of the tables.
 func (c *Catalog) EraseSource(id string) (Task, error) {
 	return c.submit(By{}, "delete.%s", Ref{Source: id}, live(func(ch *change) error {
@@ -46,7 +46,7 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 		tables := map[string]bool{}
 		for sinkID, s := range ch.old.sinks {
 			err = errors.Join(err, erase(Ref{id, sinkID}))
-			tables[s.TableID] = true
+			tables[s.table()] = true
 		}
 		ch.erasure = &erasure{
 			Tables: slices.Sorted(maps.Keys(tables)), Result: fmt.Sprintf("Source %q has been erased.", id),
@@ -57,10 +57,10 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 	}))
 }
 
-// eraseEverywhere adds to an erasure what other instances have to follow, and what is left to do while an archive is away.
+// eraseEverywhere adds to an erasure the records that other instances have to follow, and the work that remains while an archive is away.
 func (c *Catalog) eraseEverywhere(ch *change) error {
 	if c.shared == nil {
-		if e := ch.erasure; e.Archived || c.eng.CanEraseArchive() {
+		if e := ch.erasure; e.Archived || c.canEraseArchive() {
 			ch.records[leftKey(e.Archive)] = encode(erasedMark{At: ch.at})
 		}
 		return nil
@@ -72,8 +72,8 @@ func (c *Catalog) eraseEverywhere(ch *change) error {
 	})
 }
 
-// resumeErasures continues what an earlier opening has begun, or another catalog whose hold this one has now. The sources are not in the
-// catalog any more.
+// resumeErasures continues erasures that an earlier opening has begun, or another catalog whose hold this one has now. The sources are no
+// longer in the catalog.
 func (c *Catalog) resumeErasures(erasures []*erasure, hold string) {
 	erasures = slices.DeleteFunc(erasures, func(e *erasure) bool { return !c.tasks.resume(e.Task) })
 	for _, e := range erasures { // all before the first can end
@@ -88,7 +88,7 @@ func (c *Catalog) resumeErasures(erasures []*erasure, hold string) {
 	}
 }
 
-// finishErasure erases what is left and ends the task.
+// finishErasure erases the rest and ends the task.
 func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	done := e.Task
 	defer c.held.drop(hold)
@@ -110,7 +110,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	}
 	done.Status, done.Result, done.FinishedAt = Succeeded, e.Result, now()
 	if err != nil {
-		c.log.Warn("source erased but data remains", "task", done.ID, "cause", err, "next", "the rest is erased later; check the named store if it repeats")
+		c.log.Warn("source erased but data remains", "task", done.ID, "cause", err, "next", "the rest is erased later; check the named store if it happens again")
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
 	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}
@@ -127,7 +127,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	c.tasks.end(done, nil)
 }
 
-// eraseAttempts is how often rows are looked for: a request that had begun before the source ended may store its event
+// eraseAttempts is how often rows are looked for, because a request that had begun before the source ended may store its event
 // after they were given up.
 const eraseAttempts = 3
 
@@ -197,7 +197,22 @@ func discardRows(ctx context.Context, eng *forebay.Engine, sourceID string) erro
 	return errors.Join(problems...)
 }
 
-// dropTables drops the tables of an erasure, except those that a live sink uses. No change begins to use one meanwhile.
+// canDrop reports whether the target of the table with a key can drop it.
+func (c *Catalog) canDrop(table string) bool {
+	target, _ := splitTable(table)
+	return target == "" && c.opts.DropTable != nil || c.opts.DropTables[target] != nil
+}
+
+// dropTable drops the table with a key. canDrop must have reported true.
+func (c *Catalog) dropTable(ctx context.Context, table string) error {
+	target, id := splitTable(table)
+	if target == "" {
+		return c.opts.DropTable(ctx, id)
+	}
+	return c.opts.DropTables[target](ctx, id)
+}
+
+// dropTables drops the tables of an erasure, except tables that a live sink uses. No change begins to use one meanwhile.
 func (c *Catalog) dropTables(ctx context.Context, e *erasure, hold string) error {
 	var problems []error
 	for _, table := range e.Tables {
@@ -206,18 +221,18 @@ func (c *Catalog) dropTables(ctx context.Context, e *erasure, hold string) error
 		switch {
 		case err != nil:
 		case hold != "" && !c.held.has(hold):
-			err = ErrChanged // another node goes on with it
+			err = ErrChanged // another node continues it
 		case user != "":
-			problems = append(problems, fmt.Errorf("table %q stays: sink %s uses it", table, user))
+			problems = append(problems, fmt.Errorf("table %s stays: sink %s uses it", tableText(table), user))
 			continue
-		case c.opts.DropTable == nil:
-			problems = append(problems, fmt.Errorf("table %q stays: this target cannot drop tables", table))
+		case !c.canDrop(table):
+			problems = append(problems, fmt.Errorf("table %s stays: this target cannot drop tables", tableText(table)))
 			continue
 		default:
-			err = c.opts.DropTable(ctx, table)
+			err = c.dropTable(ctx, table)
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("table %q: %w", table, err))
+			problems = append(problems, fmt.Errorf("table %s: %w", tableText(table), err))
 		}
 	}
 	return errors.Join(problems...)

@@ -12,14 +12,14 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// An erasure deletes the raw records of the source, too. A new source with the id may be made before that has succeeded: it has another
+// An erasure deletes the raw records of the source, too. A new source with the id may be made before that has succeeded. It has another
 // generation, and with it another archive, which no erasure of an earlier source touches.
 //
 // A catalog that has its store for itself keeps a record for each archive that is to be erased, from the end of the source to the end of its
 // raw records. So an archive that is away for longer than the task waits does not keep them.
 //
 // Where catalogs share a store, records that wait in the instance of another node would come after the erasure. So each instance erases the archive
-// once more when it has nothing left of the source, with the tables: see dropagain.go. This also reaches folders that only one node can see.
+// once more when it has nothing left of the source, with the tables. See dropagain.go. This also reaches folders that only one node can see.
 
 // archivePrefix begins the keys of archives that are to be erased.
 const archivePrefix = "archive/"
@@ -44,7 +44,7 @@ func (s Source) archive() string {
 	return forebay.Source{ID: s.ID, Generation: s.Generation}.ArchiveID()
 }
 
-// generation returns what tells a source from others with its id, also of one that is deleted; empty without one.
+// generation returns what tells a source from others with its id, including a deleted source. It is empty without a source.
 func (c *Catalog) generation(source string) string {
 	if t := c.defs.get(source); t != nil {
 		return t.source.Generation
@@ -71,7 +71,7 @@ func (c *Catalog) eraseArchiveOf(ctx context.Context, e *erasure, hold string) e
 	}
 	var err error
 	if hold != "" && !c.held.has(hold) {
-		err = ErrChanged // another node goes on with it
+		err = ErrChanged // another node continues it
 	} else {
 		err = c.eng.EraseArchive(ctx, e.Archive)
 	}
@@ -99,7 +99,7 @@ func (c *Catalog) eraseArchives(ctx context.Context) bool {
 			err = c.store.Commit(map[string][]byte{leftKey(archive): nil})
 		}
 		if err != nil {
-			c.log.Warn("raw records of an erased source left", "archive", archive, "cause", err, "next", "it is retried until it succeeds")
+			c.log.Warn("raw records of an erased source left", "archive", archive, "cause", err, "next", "it is retried automatically")
 		}
 		if err != nil && !cannotErase(err) { // else the next opening tries again
 			done = false
@@ -112,7 +112,7 @@ func (c *Catalog) eraseArchives(ctx context.Context) bool {
 	return done
 }
 
-// eraseArchive makes one attempt, which goes on where the one before has ended.
+// eraseArchive makes one attempt, which continues where the previous attempt ended.
 func (c *Catalog) eraseArchive(ctx context.Context, archive string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
@@ -133,4 +133,10 @@ func (c *Catalog) eraseAgain(ctx context.Context, erased []string) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// canEraseArchive reports whether the engine has an archive that can delete raw records.
+func (c *Catalog) canEraseArchive() bool {
+	_, ok := c.eng.Options().Archive.(forebay.ArchiveEraser)
+	return ok
 }

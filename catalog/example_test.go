@@ -33,30 +33,30 @@ func Example() {
 	defer cat.Close() // before the engine
 
 	ann := catalog.By{Type: "user", UserName: "Ann"}
-	spec := catalog.SourceSpec{ID: "shop", Name: "Shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
+	spec := catalog.SourceSpec{ID: "shop", Name: "Shop", Type: forebay.HTTP, Settings: forebay.Settings{Sync: forebay.SyncWait}, Sinks: []catalog.SinkSpec{{
 		ID: "orders", Name: "Orders", TableID: "in.c-shop.orders", Columns: mapping.Columns{mapping.Path("id", "id")},
 	}}}
 	task, err := cat.CreateSource(ann, spec) // all mistakes at once, as a *catalog.Error
 	if err != nil {
 		log.Fatal(err)
 	}
-	if task, err = cat.Wait(ctx, task.ID); err != nil {
+	if task, err = task.Wait(ctx); err != nil { // a failure of the task is an error as well
 		log.Fatal(err)
 	}
-	fmt.Println(task.Status)
+	fmt.Println(task.Result)
 
 	columns := append(spec.Sinks[0].Columns, mapping.Path("state", "state", mapping.Default("")))
 	task, err = cat.UpdateSink(ann, "shop", "orders", catalog.SinkPatch{Columns: columns, ChangeDescription: "state is new"})
 	if err == nil {
-		task, err = cat.Wait(ctx, task.ID)
+		_, err = task.Wait(ctx)
 	}
 	_, sink, _ := cat.Sink("shop", "orders")
-	fmt.Println(task.Status, err, "version", sink.Version.Number, "by", sink.Version.By.UserName)
+	fmt.Println(err, "version", sink.Version.Number, "by", sink.Version.By.UserName)
 
 	res, err := eng.Ingest(ctx, "shop", mapping.JSON([]byte(`{"id":42,"state":"paid"}`)))
 	fmt.Println(res.Sinks[0].Status, err)
 	// Output:
-	// success
-	// success <nil> version 2 by Ann
+	// Source "shop" has been created.
+	// <nil> version 2 by Ann
 	// stored <nil>
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,3 +16,6 @@ func OpenStoreOn(disk vfs.FS, dir string) (Store, error) {
 func OpenStoreLogging(disk vfs.FS, dir string, log *slog.Logger) (Store, error) {
 	return openStore(dir, log, disk)
 }
+
+// Wait returns a task when it has ended, also one that has failed.
+func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) { return c.tasks.wait(ctx, id) }

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// CatchUp returns when this catalog shows what was changed through any node before the call. Without a store that several catalogs share it
-// returns at once. The error is a [*JournalError] if the journal does not answer.
+// CatchUp returns when this catalog shows all changes made through any node before the call. Without a store that several catalogs share it
+// returns at once. The error is a [*JournalError] if the journal does not respond.
 func (c *Catalog) CatchUp(ctx context.Context) error { return c.catchUp(ctx, commitTimeout) }
 
 func (c *Catalog) catchUp(ctx context.Context, timeout time.Duration) error {
@@ -27,8 +27,8 @@ func (c *Catalog) catchUp(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// took takes over what a commit has changed, which is in the store already. Commits of this catalog are told too; what they mean for its own
-// tasks and its engine, the changes see to.
+// took copies a stored commit into memory. It also runs for this catalog's own commits, whose effect on its own tasks and engine
+// the change itself applies.
 func (c *Catalog) took(records map[string][]byte, own bool) {
 	sources := map[string]bool{}
 	var ended []func()
@@ -87,7 +87,7 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 			c.repairs.syncLater(source)
 		}
 	}
-	for _, end := range ended { // whoever sees the end of a task finds what it has changed
+	for _, end := range ended { // a reader that sees the end of a task finds its changes
 		end()
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -107,7 +107,7 @@ func (c *Catalog) eraseFollowed(ctx context.Context, source string) error {
 		err = eraseRows(ctx, c.eng, source)
 	}
 	if err == nil {
-		err = c.followed(owed, c.opts.DropTable != nil || c.eng.CanEraseArchive())
+		err = c.followed(owed, c.opts.DropTable != nil || len(c.opts.DropTables) > 0 || c.canEraseArchive())
 	}
 	if err == nil {
 		c.repairs.add(func() {}) // which drop the tables and raw records
@@ -116,8 +116,8 @@ func (c *Catalog) eraseFollowed(ctx context.Context, source string) error {
 	return err
 }
 
-// syncFollowed gives the engine what other nodes have changed, before a change that may need the room: the engine must have ended a source
-// before it can have another one at the limit.
+// syncFollowed gives the engine what other nodes have changed, before a change that may need the room. The engine must have ended a source
+// before it can begin a new one at the limit.
 func (c *Catalog) syncFollowed(ctx context.Context) {
 	if c.shared != nil {
 		c.syncOutOfSync(ctx)

@@ -14,24 +14,24 @@ import (
 )
 
 // Catalogs on a shared store keep out of each other's way with holds. A hold is a record that says which source and which tables a change
-// of a node needs. It is committed with the record of the task, if nobody else has a hold on the same, and removed with the end of the task.
-// Every commit of the change is conditional: the hold must still be there.
+// of a node needs. It is committed with the record of the task, if no other change has a hold on the same, and removed with the end of the task.
+// Every commit of the change is conditional. The hold must still be there.
 //
 // The node beats while it has holds, which means that it writes them again. When others have not seen a beat for a lease, the first of them
-// takes the hold over: the task has failed, or its erasure is continued. So a node that was paused for longer cannot commit what it had planned,
-// however late it wakes up. What it does outside meanwhile, as dropping a table of an erasure, nobody can refuse.
+// takes the hold over. The task has failed, or its erasure is continued. So a node that was paused for longer cannot commit its planned
+// change, however late it wakes up. Its work outside the store meanwhile, such as dropping a table of an erasure, cannot be refused.
 
-// hold is the record of a change that is under way.
+// hold is the record of a change in progress.
 type hold struct {
 	// Node has the change; Opening is new for each time that the catalog of the node is opened.
 	Node    string `json:"node"`
 	Opening string `json:"opening"`
 	// Task is empty for a change without a task.
 	Task string `json:"task,omitempty"`
-	// Entity and Source are what is changed. The Source is empty if only tables are needed still.
+	// Entity and Source name the entity and the source of the change. The Source is empty if only tables are needed still.
 	Entity string `json:"entity,omitempty"`
 	Source string `json:"source,omitempty"`
-	// Tables are those that the change begins to use, or drops.
+	// Tables are the tables that the change begins to use, or drops.
 	Tables []string `json:"tables,omitempty"`
 	// Adds is set if there is a live source more after the change.
 	Adds bool `json:"adds,omitempty"`
@@ -47,7 +47,7 @@ const (
 	minLease     = 3 * time.Second
 )
 
-// holds are the holds that a catalog on a shared store knows. Those of others are what took was told last.
+// holds are the holds that a catalog on a shared store knows. others has the versions that took received last.
 type holds struct {
 	mu      sync.Mutex
 	opening string
@@ -66,7 +66,7 @@ func newHolds() *holds {
 	return &holds{opening: uuid.NewString(), own: map[string]hold{}, others: map[string]seenHold{}}
 }
 
-// follow takes over what another catalog has written; nil when it has removed the hold, which may have been an own one.
+// follow takes over what another catalog has written. record is nil when it has removed the hold, which may have been an own one.
 func (h *holds) follow(key string, record []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +116,7 @@ func (h *holds) narrow(key string, tables []string) {
 	}
 }
 
-// end adds to the last write of a change the end of its hold, or what is left of it.
+// end adds to the last write of a change the end of its hold, or the rest of it.
 func (h *holds) end(key string, records map[string][]byte) {
 	if key == "" {
 		return
@@ -159,7 +159,7 @@ func (h *holds) deaf() {
 }
 
 // begin makes the first write of a change, which planned has planned. In a shared store it adds a hold for the change, and plans again if
-// another node has changed the source meanwhile. It returns the key of the hold; none without a shared store.
+// another node has changed the source meanwhile. It returns the key of the hold, or "" without a shared store.
 func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (key string, err error) {
 	if c.shared != nil {
 		if err := c.CatchUp(c.ctx); err != nil {
@@ -209,7 +209,7 @@ func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, e
 			continue
 		case !errors.Is(err, ErrNotCommitted):
 			for key := range all {
-				all[key] = nil // nobody will ask for it
+				all[key] = nil // no caller will ask for it
 			}
 			c.repairs.writeLater(all)
 		}
@@ -220,7 +220,7 @@ func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, e
 	}
 }
 
-// conflict refuses a hold that another one excludes.
+// conflict refuses a hold that an existing one excludes.
 func (c *Catalog) conflict(h hold) error {
 	adding := map[string]bool{}
 	var refused error
@@ -231,7 +231,7 @@ func (c *Catalog) conflict(h hold) error {
 		table := slices.IndexFunc(h.Tables, func(table string) bool { return slices.Contains(o.Tables, table) })
 		switch {
 		case refused != nil:
-		case o.Opening == h.Opening && (o.Task == "" || h.Task == ""): // of the two, the change without a task waits: see Catalog.direct
+		case o.Opening == h.Opening && (o.Task == "" || h.Task == ""): // of the two, the change without a task waits. See Catalog.direct.
 		case o.Entity != "" && o.Entity == h.Entity:
 			refused = busy(h.Entity, o.Task)
 		case o.Opening == h.Opening: // keylock and tableClaims see to the rest
@@ -251,7 +251,7 @@ func (c *Catalog) conflict(h hold) error {
 			adding[t.source.ID] = true
 		}
 	}
-	if len(adding) >= c.eng.MaxSources() {
+	if len(adding) >= c.eng.Options().MaxSources {
 		return c.tooManySources()
 	}
 	return nil
@@ -273,7 +273,7 @@ func (c *Catalog) commit(key string, records map[string][]byte) error {
 	}, records)
 }
 
-// watchHolds beats for the holds of this catalog, and takes over those of others that are silent for a lease.
+// watchHolds beats for the holds of this catalog, and takes over holds of other catalogs that are silent for a lease.
 func (c *Catalog) watchHolds() {
 	defer c.tasks.work.Done()
 	tick := time.NewTicker(c.opts.Lease / 3)
@@ -303,7 +303,7 @@ func (c *Catalog) watchHolds() {
 	}
 }
 
-// takeOver ends what a node has left that was stopped, or goes on with it.
+// takeOver ends or continues the change of a node that was stopped.
 func (c *Catalog) takeOver(key string, o seenHold) {
 	records := map[string][]byte{key: nil}
 	var erasures []*erasure
@@ -354,10 +354,10 @@ func (c *Catalog) takeOver(key string, o seenHold) {
 	case errors.Is(err, ErrChanged): // another node was faster, or the owner has beaten
 		return
 	case err != nil:
-		c.log.Warn("change of a stopped node not taken over", "node", o.hold.Node, "task", o.hold.Task, "cause", err, "next", "it is retried until it succeeds")
+		c.log.Warn("change of a stopped node not taken over", "node", o.hold.Node, "task", o.hold.Task, "cause", err, "next", "it is retried automatically")
 		return
 	}
-	c.log.Warn("node stopped during a change", "node", o.hold.Node, "task", o.hold.Task, "continued", len(erasures) > 0, "next", "read the task; repeat the change if it was not continued")
+	c.log.Warn("node stopped during a change", "node", o.hold.Node, "task", o.hold.Task, "continued", len(erasures) > 0, "next", "read the task; retry the change if it was not continued")
 	if len(tables) > 0 {
 		// Rows that the node has accepted may be on their way to them.
 		c.log.Warn("tables of a failed change left", "node", o.hold.Node, "tables", tables, "next", "drop the tables if no sink uses them")

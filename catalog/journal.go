@@ -21,10 +21,10 @@ import (
 const (
 	// commitTimeout bounds a commit whose outcome is known. It is longer than an election in the log.
 	commitTimeout = 15 * time.Second
-	// snapshotBytes of entries are in the journal before a node adds a snapshot of the state and trims what is in front of it, or as
-	// many as the last snapshot has.
+	// snapshotBytes of entries are in the journal, or as many as the last snapshot has, before a node adds a snapshot of the state and
+	// trims the entries before it.
 	snapshotBytes = 8 << 20
-	// snapshotTimeout bounds a snapshot, which nobody waits for.
+	// snapshotTimeout bounds a snapshot, for which no caller waits.
 	snapshotTimeout = time.Minute
 	// The first and the last pause after an attempt to read or append that failed.
 	journalFirst = 20 * time.Millisecond
@@ -40,20 +40,20 @@ type journalStore struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	// turn has one element while somebody reads the journal or appends to it. It guards the fields up to mu.
+	// turn has one element while a goroutine reads the journal or appends to it. It guards the fields up to mu.
 	turn   chan struct{}
 	took   func(records map[string][]byte, own bool)
 	reader entryReader
-	// own is the commit that is being appended; stored is set when it was read.
+	// own is the commit that is being appended. stored is set when it was read.
 	own    entryID
 	stored bool
-	// jumped is set when entries were passed over for a snapshot, which may have own.
+	// jumped is set when a snapshot replaced entries that were not read. The entry own may be among them.
 	jumped bool
-	// since are the bytes of the entries behind the last snapshot, size are its own, and snapshotAfter are those that call for the next.
+	// since counts the bytes after the last snapshot, and size the bytes of the snapshot. A new snapshot is due after snapshotAfter bytes.
 	since, size, snapshotAfter int
 
 	mu      sync.RWMutex
-	next    changelog.Position // that of reader, for those who do not have the turn
+	next    changelog.Position // that of reader, for goroutines without the turn
 	records map[string][]byte
 }
 
@@ -62,10 +62,11 @@ var (
 	_ Checkpointer = (*journalStore)(nil)
 )
 
-// OpenJournal opens a store that several catalogs share, one on each node of a cluster: a log of their commits, which each of them
-// follows. It reads the whole log, which the store keeps short, tries again until ctx ends while that does not answer, and fails with a [*FormatError] if a later release has written to it.
+// OpenJournal opens a store that several catalogs share, one on each node of a cluster. The store is a log of their commits, which each of them
+// follows. It reads the whole log, which the store keeps short, tries again until ctx ends while the log does not respond, and fails with a
+// [*FormatError] if a later release has written to it.
 //
-// The records have the secrets of sources and the tokens of sinks, like those of every store.
+// The records contain the secrets of sources and the tokens of sinks, as in every store.
 func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logger) (Store, error) {
 	s := &journalStore{
 		journal: journal, log: log, turn: make(chan struct{}, 1), took: func(map[string][]byte, bool) {},
@@ -74,7 +75,7 @@ func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logge
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	err := s.readInTurn(ctx)
 	if err != nil && ctx.Err() == nil && !final(err) {
-		log.Warn("journal of definitions not readable", "cause", err, "next", "it is retried until it succeeds")
+		log.Warn("journal of definitions not readable", "cause", err, "next", "it is retried automatically")
 		err = s.catchUp(ctx)
 	}
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *journalStore) Close() error {
 
 // follow implements [shared].
 func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
-	s.took = took // nobody reads yet
+	s.took = took // no goroutine reads yet
 	s.work.Go(func() {
 		pause := journalFirst
 		for s.ctx.Err() == nil {
@@ -134,7 +135,7 @@ func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
 				continue
 			}
 			if s.ctx.Err() == nil {
-				s.log.Warn("changes of other nodes not readable", "cause", err, "next", "it is retried until it succeeds")
+				s.log.Warn("changes of other nodes not readable", "cause", err, "next", "it is retried automatically")
 			}
 			s.wait(s.ctx, &pause)
 		}
@@ -167,7 +168,7 @@ func (s *journalStore) catchUp(ctx context.Context) error {
 	}
 }
 
-// final reports whether an error of reading stays until somebody acts.
+// final reports whether an error of reading stays until an operator acts.
 func final(err error) bool {
 	_, newer := errors.AsType[*FormatError](err)
 	return newer || errors.Is(err, errEntry) || errors.Is(err, changelog.ErrMissing)
@@ -206,7 +207,7 @@ func (s *journalStore) take(e changelog.JournalEntry) error {
 		return err
 	}
 	s.since += len(e.Data)
-	if c.kind == snapshotKind { // which has what is there
+	if c.kind == snapshotKind { // which has the whole state
 		s.since, s.size = 0, c.size
 	}
 	s.mu.Lock()
@@ -261,7 +262,7 @@ func (s *journalStore) readSnapshot(ctx context.Context) error {
 		}
 	}
 	if reader.next <= s.reader.next || state == nil {
-		return errors.New("the journal was trimmed while it was read") // or another replica has answered
+		return errors.New("the journal was trimmed while it was read") // or another replica has responded
 	}
 	changed := map[string][]byte{}
 	s.mu.Lock()
@@ -282,7 +283,7 @@ func (s *journalStore) readSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// journalCommit is a commit that is under way.
+// journalCommit is a commit in progress.
 type journalCommit struct {
 	check   func() error
 	records map[string][]byte
@@ -338,7 +339,7 @@ func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
 	s.own, s.stored, s.jumped = newEntryID(), false, false
 	defer func() { s.own = entryID{} }()
 	parts := encodeEntries(commitKind, s.own, c.records)
-	asked, behind := false, changelog.Position(0) // an Append behind this position may have been stored, or will be
+	asked, behind := false, changelog.Position(0) // an Append after this position may have been stored, or will be
 	pause, reading, unsure := journalFirst, ctx, false
 	for {
 		before := s.reader.next
@@ -348,7 +349,7 @@ func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
 		}
 		for err == nil && !s.stored {
 			end, i := s.reader.next-1, s.reader.standing(s.own)
-			if i == 0 && !(asked && behind == end) { // also where another entry has made the first parts void
+			if i == 0 && !(asked && behind == end) { // even if another entry has made the first parts void
 				if err := c.check(); err != nil {
 					return &refusedError{err}
 				}
@@ -366,7 +367,7 @@ func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
 		case s.ctx.Err() != nil:
 			return ErrClosed
 		case ctx.Err() != nil && !unsure:
-			s.log.Warn("journal does not respond", "cause", err, "next", "read the definition before you repeat the change")
+			s.log.Warn("journal does not respond", "cause", err, "next", "read the definition before you retry the change")
 			unsure, reading = true, s.ctx
 			close(c.unsure)
 		}
@@ -377,10 +378,10 @@ func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
 	}
 }
 
-// errJumped ends a commit whose outcome cannot be learned any more.
+// errJumped ends a commit whose outcome can no longer be learned.
 var errJumped = errors.New("the journal was trimmed beyond the place of this change, restart the node to learn its outcome")
 
-// snapshot adds a snapshot if there are enough entries, and trims what is in front of it. If that fails, a later commit tries
+// snapshot adds a snapshot if there are enough entries, and trims the entries before it. If that fails, a later commit tries
 // again. The caller has the turn.
 func (s *journalStore) snapshot() {
 	if s.since < max(s.snapshotAfter, s.size) {
@@ -403,7 +404,7 @@ func (s *journalStore) snapshot() {
 		err = s.journal.Trim(ctx, begin-1)
 	}
 	if err != nil && s.ctx.Err() == nil {
-		s.log.Warn("journal not trimmed", "cause", err, "next", "it is retried until it succeeds")
+		s.log.Warn("journal not trimmed", "cause", err, "next", "it is retried automatically")
 	}
 }
 
@@ -412,7 +413,7 @@ func newEntryID() (id entryID) {
 	return id
 }
 
-// Checkpoint implements [Checkpointer]. The copy is a store of [OpenStore] with what this node has read. Changes that are under way count as
+// Checkpoint implements [Checkpointer]. The copy is a store of [OpenStore] with what this node has read. Changes in progress count as
 // failed there.
 func (s *journalStore) Checkpoint(dir string) error {
 	s.mu.RLock()

@@ -11,7 +11,7 @@ import (
 
 // The changes that sources and sinks have in common.
 
-// The texts of versions that nobody has described.
+// The texts of versions without a description.
 const (
 	updated         = "Updated."
 	updatedSettings = "Updated settings."
@@ -19,20 +19,14 @@ const (
 
 // checkSources refuses one source more than there may be.
 func (c *Catalog) checkSources() error {
-	n := 0
-	for _, t := range c.defs.all() {
-		if t.live() {
-			n++
-		}
-	}
-	if n >= c.eng.MaxSources() {
+	if c.defs.live() >= c.eng.Options().MaxSources {
 		return c.tooManySources()
 	}
 	return nil
 }
 
 func (c *Catalog) tooManySources() error {
-	return refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", c.eng.MaxSources())
+	return refuse(SourceLimit, "There are %d sources already, which is the limit; delete one first.", c.eng.Options().MaxSources)
 }
 
 // checkSinks refuses one sink more than the source may have.
@@ -43,8 +37,8 @@ func (ch *change) checkSinks() error {
 	return nil
 }
 
-// ChangeSettings overrides settings of a source or sink. Null puts a setting back to what is inherited. If a condition of
-// a sink changes, what waits is imported at once.
+// ChangeSettings overrides settings of a source or sink. Null puts a setting back to the inherited value. If a condition of
+// a sink changes, waiting rows are imported at once.
 func (c *Catalog) ChangeSettings(by By, ref Ref, description string, changes []SettingChange) (Task, error) {
 	description, bad := changeText(description, updatedSettings)
 	if bad != nil {
@@ -74,7 +68,7 @@ func (c *Catalog) ChangeSettings(by By, ref Ref, description string, changes []S
 	}))
 }
 
-// sinkSettings are the settings of the changed sink; nil for a source.
+// sinkSettings are the settings of the changed sink, or nil for a source.
 func (ch *change) sinkSettings() Overrides {
 	if ch.ref.Sink == "" {
 		return nil
@@ -82,8 +76,8 @@ func (ch *change) sinkSettings() Overrides {
 	return ch.next.sinks[ch.ref.Sink].Settings
 }
 
-// Delete deletes a sink, or a source with its live sinks. Rows that wait still go to their tables. [Catalog.Undelete]
-// brings back what was deleted together.
+// Delete deletes a sink, or a source with its live sinks. Waiting rows still go to their tables. [Catalog.Undelete]
+// brings back everything that was deleted together.
 func (c *Catalog) Delete(by By, ref Ref) (Task, error) {
 	return c.submit(by, "delete.%s", ref, live(func(ch *change) error {
 		ch.result = ref.title() + " has been deleted."
@@ -149,13 +143,13 @@ func (c *Catalog) Disable(by By, ref Ref) (Task, error) {
 	}))
 }
 
-// Enable ends what [Catalog.Disable] did. A sink gets a new token. While its source is disabled it takes no events even
+// Enable ends what [Catalog.Disable] did. A sink gets a new token. While its source is disabled it accepts no events even
 // so, and the result of the task says that.
 func (c *Catalog) Enable(by By, ref Ref) (Task, error) {
 	return c.submit(by, "enable.%s", ref, live(func(ch *change) error {
 		ch.setDisabled("Enabled", nil)
 		if ref.Sink != "" && ch.next.source.Disabled != nil {
-			ch.result += fmt.Sprintf(" It takes events when source %q is enabled.", ref.Source)
+			ch.result += fmt.Sprintf(" It accepts events when source %q is enabled.", ref.Source)
 		}
 		return nil
 	}))

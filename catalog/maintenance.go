@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
@@ -14,8 +13,8 @@ import (
 )
 
 // Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file, as a
-// [Catalog] does for its own. It changes no definition. Its tasks and reports are in memory: a task that a stop has interrupted is started again by
-// whoever wants it, and what it has replayed is gone. It is safe for concurrent use.
+// [Catalog] does for its own. It changes no definition. Its tasks and reports are in memory: the caller starts an interrupted task again after
+// a restart, and its replayed records have left the quarantine. It is safe for concurrent use.
 type Maintenance struct {
 	eng     *forebay.Engine
 	opts    MaintenanceOptions
@@ -29,7 +28,7 @@ type Maintenance struct {
 type MaintenanceOptions struct {
 	// BranchID stands in the ids of tasks. Default: 1.
 	BranchID int
-	// Logger gets the tasks that have failed. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets the tasks that have failed. Default: warnings and errors go to [slog.Default]. [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -51,7 +50,7 @@ func (m *Maintenance) Close() {
 // Engine returns the engine.
 func (m *Maintenance) Engine() *forebay.Engine { return m.eng }
 
-// sink returns the counters of a sink. It need not be defined any more: what it keeps is still there.
+// sink returns the counters of a sink. It need no longer be defined. Its kept records are still there.
 func (m *Maintenance) sink(ref Ref) (forebay.SinkStats, error) {
 	for _, st := range m.eng.Stats().Sinks {
 		if st.Source == ref.Source && st.Sink == ref.Sink {
@@ -77,12 +76,12 @@ func refusal(ref Ref, recordID string, err error) error {
 	case errors.Is(err, buffer.ErrRejectedChanged):
 		return recordChanged(recordID)
 	case errors.Is(err, forebay.ErrUnknownSource), errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, forebay.ErrDisabledSource):
-		return refuse(SinkDisabled, "Sink %q of source %q is disabled or not defined any more, so it maps nothing.", ref.Sink, ref.Source)
+		return refuse(SinkDisabled, "Sink %q of source %q is disabled or no longer defined, so it maps nothing.", ref.Sink, ref.Source)
 	}
 	return err
 }
 
-// Rejected lists the quarantine of a sink: see [Catalog.Rejected].
+// Rejected lists the quarantine of a sink. See [Catalog.Rejected].
 func (m *Maintenance) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
 	ref := Ref{sourceID, id}
 	st, err := m.sink(ref)
@@ -107,7 +106,7 @@ func (m *Maintenance) RejectedRecord(ctx context.Context, sourceID, id, recordID
 	return c, refusal(ref, recordID, err)
 }
 
-// EditRejected replaces the body of a record: see [Catalog.EditRejected].
+// EditRejected replaces the body of a record. See [Catalog.EditRejected].
 func (m *Maintenance) EditRejected(ctx context.Context, by By, sourceID, id, recordID string, revision int, body []byte) error {
 	ref := Ref{sourceID, id}
 	q, err := m.quarantine(ref)
@@ -117,7 +116,7 @@ func (m *Maintenance) EditRejected(ctx context.Context, by By, sourceID, id, rec
 	return refusal(ref, recordID, q.With(forebay.QuarantineNote{By: by.who()}).Edit(ctx, recordID, revision, body))
 }
 
-// TestRejected maps a record by the definition of now and stores nothing: see [Catalog.TestRejected].
+// TestRejected maps a record by the definition of now and stores nothing. See [Catalog.TestRejected].
 func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID string) ([]TestedCell, error) {
 	ref := Ref{sourceID, id}
 	q, err := m.quarantine(ref)
@@ -134,7 +133,7 @@ func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID s
 	return testedCells(newCellRecords(cells)), nil
 }
 
-// ReplayRejected replays one record at once: see [Catalog.ReplayRejected].
+// ReplayRejected replays one record at once. See [Catalog.ReplayRejected].
 func (m *Maintenance) ReplayRejected(ctx context.Context, sourceID, id, recordID string) (RejectsResult, error) {
 	ref := Ref{sourceID, id}
 	q, err := m.quarantine(ref)
@@ -145,13 +144,13 @@ func (m *Maintenance) ReplayRejected(ctx context.Context, sourceID, id, recordID
 		return RejectsResult{}, recordNotFound(ref, recordID)
 	}
 	res, err := q.Replay(ctx, recordID)
-	if err == nil && res.Gone > 0 { // somebody else was there before
+	if err == nil && res.Gone > 0 { // another caller was faster
 		err = buffer.ErrUnknownRejected
 	}
 	return RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected}, refusal(ref, recordID, err)
 }
 
-// DiscardRejected deletes one record for good: see [Catalog.DiscardRejected].
+// DiscardRejected deletes one record permanently. See [Catalog.DiscardRejected].
 func (m *Maintenance) DiscardRejected(ctx context.Context, by By, sourceID, id, recordID, reason string) error {
 	ref := Ref{sourceID, id}
 	q, err := m.quarantine(ref)
@@ -165,7 +164,7 @@ func (m *Maintenance) DiscardRejected(ctx context.Context, by By, sourceID, id, 
 	return refusal(ref, recordID, err)
 }
 
-// ReplayRejects starts a task that replays the records of a selection: see [Catalog.ReplayRejects].
+// ReplayRejects starts a task that replays the records of a selection. See [Catalog.ReplayRejects].
 func (m *Maintenance) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
 	ref := Ref{sourceID, id}
 	if q, err := m.quarantine(ref); err != nil {
@@ -178,7 +177,7 @@ func (m *Maintenance) ReplayRejects(sourceID, id string, s RejectedSelection) (T
 	})
 }
 
-// DiscardRejects starts a task that deletes the records of a selection for good: see [Catalog.DiscardRejects].
+// DiscardRejects starts a task that permanently deletes the records of a selection. See [Catalog.DiscardRejects].
 func (m *Maintenance) DiscardRejects(by By, sourceID, id string, s RejectedSelection, reason string) (Task, error) {
 	return m.start("discard", Ref{sourceID, id}, s, &Discard{By: by.who(), Reason: reason}, func(ctx context.Context, q forebay.SinkQuarantine) (res RejectsResult, err error) {
 		if len(s.IDs) == 0 {
@@ -218,13 +217,13 @@ func (m *Maintenance) start(
 		defer cancel()
 		result, err := move(ctx, q)
 		if err != nil {
-			m.opts.Logger.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and repeat it")
+			m.opts.Logger.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and retry it")
 		}
 		done := task.movedRejects(result, discard == nil, m.ctx.Err() != nil, refusal(ref, "", err))
 		done.noteDiscard(m.opts.Logger)
 		m.tasks.end(done, nil)
 	}()
-	return task, nil
+	return task.of(m.tasks), nil
 }
 
 // Task returns a task by its id.
@@ -233,7 +232,7 @@ func (m *Maintenance) Task(id string) (Task, error) {
 	return r.task, err
 }
 
-// SinkStatistics returns the counters of a sink: see [Catalog.SinkStatistics].
+// SinkStatistics returns the counters of a sink. See [Catalog.SinkStatistics].
 func (m *Maintenance) SinkStatistics(_ context.Context, sourceID, id string) (Statistics, error) {
 	st, err := m.sink(Ref{sourceID, id})
 	if err != nil {
@@ -242,7 +241,7 @@ func (m *Maintenance) SinkStatistics(_ context.Context, sourceID, id string) (St
 	return counted{own: map[[2]string]forebay.SinkStats{{sourceID, id}: st}}.of(sourceID, Sink{ID: id}), nil
 }
 
-// Retry repeats at once what has failed at a sink, or at all sinks of a source: see [Catalog.Retry].
+// Retry repeats at once all failed work of a sink, or of all sinks of a source. See [Catalog.Retry].
 func (m *Maintenance) Retry(ctx context.Context, ref Ref) error {
 	r := request{Op: opRetry, Source: ref.Source}
 	for _, st := range m.eng.Stats().Sinks {
@@ -257,22 +256,22 @@ func (m *Maintenance) Retry(ctx context.Context, ref Ref) error {
 	return err
 }
 
-// RetryFile repeats at once what has failed of a file: see [Catalog.RetryFile].
+// RetryFile repeats at once the failed work of a file. See [Catalog.RetryFile].
 func (m *Maintenance) RetryFile(ctx context.Context, sourceID, id, fileID string) error {
 	return m.onFile(ctx, request{Op: opRetry, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// DiscardFile gives up a file: see [Catalog.DiscardFile].
+// DiscardFile gives up a file. See [Catalog.DiscardFile].
 func (m *Maintenance) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
 	return m.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// SplitFile goes on with a file that is held: see [Catalog.SplitFile].
+// SplitFile continues with a file that is held. See [Catalog.SplitFile].
 func (m *Maintenance) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
 	return m.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// QuarantineFile moves the rows of a file to the quarantine: see [Catalog.QuarantineFile].
+// QuarantineFile moves the rows of a file to the quarantine. See [Catalog.QuarantineFile].
 func (m *Maintenance) QuarantineFile(ctx context.Context, sourceID, id, fileID string) error {
 	return m.onFile(ctx, request{Op: opQuarantineFile, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
@@ -288,28 +287,26 @@ func (m *Maintenance) onFile(ctx context.Context, r request) error {
 	return r.refusal(done, why)
 }
 
-// Shadow runs other columns of a sink beside those that it has: see [Catalog.Shadow].
+// Shadow runs other columns of a sink next to its own. See [Catalog.Shadow].
 func (m *Maintenance) Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
-	ref := Ref{sourceID, id}
-	source, _ := m.eng.Source(sourceID)
-	at := slices.IndexFunc(source.Sinks, func(s forebay.Sink) bool { return s.ID == id })
-	if at < 0 {
-		return forebay.ShadowReport{}, notFound(ref)
-	}
-	if err := checkShadow(opts); err != nil {
-		return forebay.ShadowReport{}, err
-	}
-	changed := source.Sinks[at]
-	changed.Table.Columns = columns
-	s, err := m.eng.Sink(sourceID, changed.ID).Shadow(ctx, changed, opts)
-	if err != nil {
-		return forebay.ShadowReport{}, refusal(ref, "", refusedShadow(ref, err))
-	}
-	m.shadows.add(ref, s)
-	return s.Report(), nil
+	return m.shadow(ctx, Ref{sourceID, id}, withColumns(columns), opts)
 }
 
-// ShadowReport returns what the last shadow of a sink has found so far: see [Catalog.ShadowReport].
+// ShadowCopy runs the table of another sink of the source next to the table of a sink. See [Catalog.ShadowCopy].
+func (m *Maintenance) ShadowCopy(ctx context.Context, sourceID, id, copyID string, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
+	return m.shadow(ctx, Ref{sourceID, id}, withTableOf(copyID), opts)
+}
+
+func (m *Maintenance) shadow(ctx context.Context, ref Ref, change shadowChange, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
+	source, _ := m.eng.Source(ref.Source)
+	r, err := m.shadows.begin(ctx, m.eng, source, ref, change, opts)
+	if err != nil {
+		return forebay.ShadowReport{}, refusal(ref, "", err)
+	}
+	return r, nil
+}
+
+// ShadowReport returns the findings of the last shadow of a sink so far. See [Catalog.ShadowReport].
 func (m *Maintenance) ShadowReport(sourceID, id string) (forebay.ShadowReport, error) {
 	ref := Ref{sourceID, id}
 	if s := m.shadows.of(ref); s != nil {
@@ -318,7 +315,7 @@ func (m *Maintenance) ShadowReport(sourceID, id string) (forebay.ShadowReport, e
 	return forebay.ShadowReport{}, noShadow(ref)
 }
 
-// EndShadow ends the shadow of a sink and returns its last report: see [Catalog.EndShadow].
+// EndShadow ends the shadow of a sink and returns its last report. See [Catalog.EndShadow].
 func (m *Maintenance) EndShadow(sourceID, id string) (forebay.ShadowReport, error) {
 	ref := Ref{sourceID, id}
 	if s := m.shadows.of(ref); s != nil {

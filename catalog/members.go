@@ -15,20 +15,20 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// The catalogs on a shared store know from it which instances may have rows. An instance is the engine of a node, under a name that is never
-// used again, so that another node can go on with it.
+// The records of members tell the catalogs on a shared store which instances may have rows. An instance is the engine of a node, under a name
+// that is never used again, so that another node can continue it.
 //
 // It becomes a member with a commit, before its engine has the first definition. It ends with a commit too, which its adopter makes when all
-// rows are in their tables: this commit removes the member and adds its counters to those of all ended instances. So in any state of
+// rows are in their tables. This commit removes the member and adds its counters to the sums of all ended instances. So in any state of
 // the store each row is counted once, by a member or as ended.
 //
-// An erasure leaves a record that all members have to follow, except those that began behind it: they have read it before their engine had
-// the first row. A member that has followed says so in its own record. So it does not matter when it follows, and whether the node itself does
-// or an adopter. The last one removes the record.
+// An erasure leaves a record that every member must follow, except members that joined later. They have read it before their engine had
+// the first row. A member that has followed says so in its own record. So it does not matter when it follows, and whether the node itself
+// or an adopter does it. The last one removes the record.
 
 // member is the record of an instance that may have rows.
 type member struct {
-	// Node is the one that the engine is, or was, of.
+	// Node is the node that has, or had, the engine.
 	Node string `json:"node"`
 	// Erased are the erasures that the instance has nothing left of, by what follows erasedPrefix.
 	Erased []string `json:"erased,omitempty"`
@@ -44,7 +44,7 @@ type endedCounts struct {
 	Expired   levelRecord `json:"expired,omitzero"`
 	Damaged   levelRecord `json:"damaged,omitzero"`
 	Discarded levelRecord `json:"discarded,omitzero"`
-	// Quarantine has no records: an instance ends when it has none left.
+	// Quarantine has no records. An instance ends when it has none left.
 	Quarantine quarantineRecord `json:"quarantine,omitzero"`
 }
 
@@ -60,9 +60,9 @@ type levelRecord struct {
 // erasedMark is the record of an erasure that members have to follow.
 type erasedMark struct {
 	At time.Time `json:"at"`
-	// Tables are those that the erasure drops. Each member drops them too: see dropagain.go.
+	// Tables are the tables that the erasure drops. Each member drops them too. See dropagain.go.
 	Tables []string `json:"tables,omitempty"`
-	// Archive is the archive that it erases; earlier releases leave it out.
+	// Archive is the archive that it erases. Earlier releases leave it out.
 	Archive string `json:"archive,omitempty"`
 }
 
@@ -112,7 +112,7 @@ func (m *members) apply(records map[string][]byte) error {
 		case endedPrefix:
 			next.ended, err = with(next.ended, rest, record)
 		case erasedPrefix:
-			next.erased, err = with(next.erased, rest, record) // with an error too: the rows must go all the same
+			next.erased, err = with(next.erased, rest, record) // even with an error, because the rows must go all the same
 		default:
 			continue
 		}
@@ -128,7 +128,7 @@ func (m *members) apply(records map[string][]byte) error {
 	return errors.Join(problems...)
 }
 
-// with returns a copy of a map with a record; a nil one is removed.
+// with returns a copy of a map with a record. A nil record is removed.
 func with[R any](all map[string]R, key string, record []byte) (map[string]R, error) {
 	next := maps.Clone(all)
 	if next == nil {
@@ -144,7 +144,7 @@ func with[R any](all map[string]R, key string, record []byte) (map[string]R, err
 	return next, err
 }
 
-// owed returns the erasures of a source that an instance has to follow; of all sources for "".
+// owed returns the erasures of a source that an instance has to follow, or of all sources for "".
 func (v membersView) owed(instance, source string) (list []string) {
 	m, ok := v.instances[instance]
 	if !ok {
@@ -187,7 +187,7 @@ func (v membersView) erasedTables(erased []string) (tables []string) {
 	return slices.Compact(tables)
 }
 
-// replace returns the records that make m the record of an instance; nil removes it. Erasures that no member has to follow any more go too.
+// replace returns the records that make m the record of an instance. Nil removes it. Erasures that no member still has to follow go too.
 func (v membersView) replace(instance string, m *member) map[string][]byte {
 	after := maps.Clone(v.instances)
 	if after == nil {
@@ -262,7 +262,7 @@ func (c *Catalog) join(ctx context.Context) error {
 			return err
 		}
 		away = journal.Err
-		c.log.Warn("instance waits for the journal of definitions", "instance", c.opts.Instance, "cause", away, "next", "check that a majority of the servers runs")
+		c.log.Warn("instance waits for the journal of definitions", "instance", c.opts.Instance, "cause", away, "next", "check that a majority of the servers is running")
 		if unsure {
 			select {
 			case <-pending.commit.done: // the next attempt sees whether it is stored
@@ -272,7 +272,7 @@ func (c *Catalog) join(ctx context.Context) error {
 	}
 }
 
-// tryJoin makes one attempt to join, which ends with a [*JournalError] while the journal does not answer.
+// tryJoin makes one attempt to join, which ends with a [*JournalError] while the journal does not respond.
 func (c *Catalog) tryJoin(ctx context.Context) error {
 	if _, ok := c.members.view().instances[c.opts.Instance]; ok {
 		return nil // of an earlier opening, which may have left rows
@@ -288,7 +288,7 @@ func (c *Catalog) tryJoin(ctx context.Context) error {
 	})
 }
 
-// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records: see dropagain.go.
+// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records. See dropagain.go.
 func (c *Catalog) followed(erased []string, tables bool) error {
 	return c.changeMembers(func(v membersView) map[string][]byte {
 		m, ok := v.instances[c.opts.Instance]
@@ -321,7 +321,7 @@ func (l *levelRecord) add(more buffer.Level) {
 	*l = levelRecord(sum)
 }
 
-// addLevel adds the counters of a level to those of another one, whose times then span both.
+// addLevel adds the counters of a level to sum, whose times then span both.
 func addLevel(sum *buffer.Level, more buffer.Level) {
 	sum.Rows += more.Rows
 	sum.StoredBytes += more.StoredBytes

@@ -18,17 +18,17 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// Peers carries requests to the other catalogs on a shared store, and their answers back. Both are JSON texts without secrets. Most are small;
-// a record of a quarantine has its body. Whoever can send a request can read such records and discard rows: only nodes may.
+// Peers carries requests to the other catalogs on a shared store, and their responses back. Both are JSON texts without secrets. Most are small.
+// A record of a quarantine has its body. Whoever can send a request can read such records and discard rows: only nodes may.
 type Peers interface {
-	// Ask sends a request to all catalogs but the own one, each of which calls [Catalog.Answer], and yields the answers as they come until
-	// ctx ends. Answers may be lost and may come twice. An error ends it.
+	// Ask sends a request to all catalogs but the own one, each of which calls [Catalog.Answer], and yields the responses as they arrive until
+	// ctx ends. Responses may be lost and may arrive twice. An error ends it.
 	Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error]
 }
 
-// Missing is an instance that no node has answered for.
+// Missing is an instance for which no node has responded.
 type Missing struct {
-	// Instance has the rows. Its Node is the one that took them; another one may be about to take over.
+	// Instance has the rows. Its Node took them. Another node may be about to take over.
 	Instance, Node string
 	// Reason is a sentence for people.
 	Reason string
@@ -38,11 +38,11 @@ func (m Missing) String() string {
 	return fmt.Sprintf("instance %s of node %s: %s", m.Instance, m.Node, m.Reason)
 }
 
-// MissingError says that nodes did not answer, so that not all of a request could be carried out. Send it again when they are back or
+// MissingError says that nodes did not respond, so that not all of a request could be carried out. Send it again when they are back or
 // another node has taken over.
 type MissingError struct {
 	// Missing are the instances of which it is not known whether the request was carried out. For all others it was, if it can
-	// be repeated: a clearing that lacks counters changes nothing.
+	// be repeated. A clearing that lacks counters changes nothing.
 	Missing []Missing
 }
 
@@ -51,11 +51,11 @@ func (e *MissingError) Error() string {
 	for i, m := range e.Missing {
 		texts[i] = m.String()
 	}
-	return "not all nodes have answered: " + strings.Join(texts, "; ")
+	return "not all nodes have responded: " + strings.Join(texts, "; ")
 }
 
-// peerFormat is the format of requests and answers that this release writes, and the newest that it reads. What an older release must not
-// ignore raises it. The members format, node and from of both are the same in all formats.
+// peerFormat is the format of requests and responses that this release writes, and the newest that it reads. A change that an older release must
+// not ignore raises it. The members format, node and from of both are the same in all formats.
 const peerFormat = 1
 
 // The requests.
@@ -67,7 +67,7 @@ const (
 	opSplitFile      = "splitFile"
 	opQuarantineFile = "quarantineFile"
 
-	// Of the quarantine of a sink: see rejectsRequest.
+	// Of the quarantine of a sink. See rejectsRequest.
 	opRejects       = "rejects"
 	opRejected      = "rejected"
 	opEditReject    = "editReject"
@@ -92,30 +92,30 @@ type request struct {
 	Task string `json:"task,omitempty"`
 	// Rejects is for the requests about a quarantine.
 	Rejects *rejectsRequest `json:"rejects,omitempty"`
-	// Timeout bounds the work for the answer.
+	// Timeout bounds the work for the response.
 	Timeout time.Duration `json:"timeout_ns"`
 }
 
-// answer is what a catalog says about the instances that it has.
+// answer is the response of a catalog about the instances that it has.
 type answer struct {
 	Format int    `json:"format"`
 	Node   string `json:"node"`
-	// Refused says why there is no answer.
+	// Refused says why there is no result.
 	Refused   string           `json:"refused,omitempty"`
 	Instances []instanceAnswer `json:"instances,omitempty"`
 }
 
 type instanceAnswer struct {
 	Instance string `json:"instance"`
-	// Epoch is 0 at the node that takes rows for the instance, and grows with each one that takes it over. The highest knows most.
+	// Epoch is 0 at the node that accepts rows for the instance, and grows with each one that takes it over. The highest knows most.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Sinks answers opStatistics.
+	// Sinks is the result of opStatistics.
 	Sinks []sinkCounts `json:"sinks,omitempty"`
-	// Outcome answers the others.
+	// Outcome is the result of the other operations.
 	Outcome outcome `json:"outcome,omitempty"`
-	// Why says it in words, for people; it may be empty.
+	// Why says it in words, for people. It may be empty.
 	Why string `json:"why,omitempty"`
-	// Rejects answers the requests about a quarantine.
+	// Rejects is the result of the requests about a quarantine.
 	Rejects *rejectsAnswer `json:"rejects,omitempty"`
 
 	err error // of an instance of this node
@@ -202,7 +202,7 @@ func (f fileCounts) stats() buffer.FileStats {
 	}
 }
 
-// Answer returns the answer to a request of [Peers.Ask] of another catalog, nil if there is none to give: to a request of this catalog, and
+// Answer returns the response to a request of [Peers.Ask] of another catalog, nil if there is none, as for a request of this catalog, and
 // after Close. It may be called concurrently.
 func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 	var r request
@@ -222,14 +222,14 @@ func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 		a.Refused, a.Instances = c.carryOut(ctx, r)
 	}
 	for _, i := range a.Instances {
-		if i.err != nil { // what it says may be nothing for users
-			c.log.Warn("request of another node failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "cause", i.err)
+		if i.err != nil { // its text may be nothing for users
+			c.log.Warn("request of another node failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "cause", i.err, "next", "fix the cause, and retry the request on the other node")
 		}
 	}
 	return encode(a)
 }
 
-// carryOut does what was asked for with all instances that this catalog has.
+// carryOut carries out a request with all instances that this catalog has.
 func (c *Catalog) carryOut(ctx context.Context, r request) (refused string, list []instanceAnswer) {
 	switch r.Op {
 	case opStatistics:
@@ -278,7 +278,7 @@ func countsOf(sinks []forebay.SinkStats, sources []string) (list []sinkCounts) {
 	return list
 }
 
-// waitingFiles is what a retry, or a decision about a file, needs of a sink.
+// waitingFiles is the part of a sink that a retry, or a decision about a file, needs.
 type waitingFiles interface {
 	Discard(ctx context.Context, file string) error
 	Retry(ctx context.Context) error
@@ -287,12 +287,12 @@ type waitingFiles interface {
 	QuarantineFile(ctx context.Context, file string) error
 }
 
-// onEngine carries out a retry, or a decision about a file, with each of the sinks of an engine: see [onSinks].
+// onEngine carries out a retry, or a decision about a file, with each of the sinks of an engine. See [onSinks].
 func onEngine(ctx context.Context, eng *forebay.Engine, r request) (_ outcome, why string, err error) {
 	return onSinks(ctx, func(sink string) waitingFiles { return eng.Sink(r.Source, sink) }, r)
 }
 
-// onSinks carries out a retry, or a decision about a file, with each of the sinks: one that fails does not keep it from the others. The error has
+// onSinks carries out a retry, or a decision about a file, with each of the sinks. One that fails does not keep it from the others. The error has
 // all failures. why has words about an outcome.
 func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) (_ outcome, why string, err error) {
 	done := outcomeNotFound
@@ -318,6 +318,8 @@ func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) 
 		case errors.Is(err, forebay.ErrUnknownSink), errors.Is(err, buffer.ErrUnknownFile):
 		case errors.Is(err, buffer.ErrImportRuns):
 			return outcomeImportRuns, "", nil // there is one such file
+		case errors.Is(err, buffer.ErrFileMoves):
+			return outcomeImportRuns, plain(err), nil
 		case errors.Is(err, buffer.ErrNotHeld):
 			return outcomeNotHeld, plain(err), nil
 		case errors.As(err, &full):
@@ -335,7 +337,7 @@ func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) 
 // plain is an error of the buffer for users, without the name of the package.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "buffer: ") }
 
-// answers has what the other nodes said, by node. cause says why there are no more; nil: the time was over.
+// answers has the responses of the other nodes, by node. cause says why there are no more. Nil means that the time was over.
 type answers struct {
 	byNode map[string]answer
 	cause  error
@@ -348,12 +350,12 @@ func (a answers) instances() (list []instanceAnswer) {
 	return list
 }
 
-// ask asks all other nodes and returns when each of them that may have an instance has answered, or the time is over.
+// ask asks all other nodes and returns when each of them that may have an instance has responded, or the time is over.
 func (c *Catalog) ask(ctx context.Context, timeout time.Duration, r request) answers {
 	return c.askUntil(ctx, timeout, r, func(answer) bool { return false })
 }
 
-// askUntil is ask that returns with the first answer that is enough, too.
+// askUntil is ask that also returns with the first response that is enough.
 func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request, enough func(answer) bool) answers {
 	got := answers{byNode: map[string]answer{}}
 	nodes := map[string]bool{}
@@ -382,11 +384,11 @@ func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request
 		err = json.Unmarshal(data, &a)
 		switch {
 		case a.Node == "":
-			continue // nobody knows whose it is
+			continue // its node is not known
 		case a.Format > peerFormat:
-			a = answer{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which answers in format %d: update this node", a.Format)}
+			a = answer{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which responds in format %d: update this node", a.Format)}
 		case err != nil || a.Format < 1:
-			a = answer{Node: a.Node, Refused: "its answer is unreadable"}
+			a = answer{Node: a.Node, Refused: "its response is unreadable"}
 		}
 		got.byNode[a.Node] = a
 		if delete(nodes, a.Node); len(nodes) == 0 || enough(a) {
@@ -408,11 +410,11 @@ func (c *Catalog) missing(v membersView, has func(instance string) bool, got ans
 		case answered && a.Refused != "":
 			m.Reason = a.Refused
 		case answered || node == c.opts.Node:
-			m.Reason = "the node has a new instance, and nobody answers for this one: it is about to be taken over, or damaged"
+			m.Reason = "the node has a new instance, and no node has this one: it is about to be taken over, or damaged"
 		case got.cause != nil:
 			m.Reason = "the servers do not pass on the request"
 		default:
-			m.Reason = "it does not answer, and no other node has taken over yet"
+			m.Reason = "it does not respond, and no other node has taken over yet"
 		}
 		list = append(list, m)
 	}
@@ -422,7 +424,7 @@ func (c *Catalog) missing(v membersView, has func(instance string) bool, got ans
 // filesTimeout bounds a retry and the giving up of a file at all nodes. A call of a driver may have to end first.
 const filesTimeout = 10 * time.Second
 
-// everywhere carries out a retry, or gives up a file, at all nodes. A file is in one instance: when that was found, the others do not matter.
+// everywhere carries out a retry, or gives up a file, at all nodes. A file is in one instance. When that was found, the others do not matter.
 func (c *Catalog) everywhere(ctx context.Context, r request) (_ outcome, why string, _ error) {
 	_, all := c.carryOut(ctx, r)
 	done, why, err := outcomeOf(all)
@@ -462,7 +464,7 @@ func outcomeOf(list []instanceAnswer) (done outcome, why string, err error) {
 	done = outcomeNotFound
 	for _, i := range list {
 		switch {
-		case i.Outcome == outcomeImportRuns, i.Outcome == outcomeNotHeld, i.Outcome == outcomeOverloaded: // of the one that has the file
+		case i.Outcome == outcomeImportRuns, i.Outcome == outcomeNotHeld, i.Outcome == outcomeOverloaded: // of the instance that has the file
 			return i.Outcome, i.Why, nil
 		case i.Outcome == outcomeDone:
 			done = i.Outcome
@@ -478,9 +480,9 @@ type adopted struct {
 	instance string
 	epoch    uint64
 	eng      *forebay.Engine
-	// turn is held while the engine has a source for a replay; nil for the engine of the node itself.
+	// turn is held while the engine has a source for a replay. It is nil for the engine of the node itself.
 	turn *sync.Mutex
-	// move says whether its rejected records move; nil for the engine of the node itself.
+	// move says whether its rejected records move. It is nil for the engine of the node itself.
 	move *rejectsMove
 }
 
@@ -490,7 +492,7 @@ type rejectsMove struct {
 	paused, moved bool
 }
 
-// refuses returns the answer to a request about rejected records that move, or have moved; nil if the engine answers. Called with move held.
+// refuses returns the response to a request about rejected records that move, or have moved, or nil if the engine serves it. Called with move held.
 func (a adopted) refuses(r request, q forebay.SinkQuarantine) *instanceAnswer {
 	out := &instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeNotFound, Rejects: &rejectsAnswer{}}
 	switch {

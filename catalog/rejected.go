@@ -23,23 +23,23 @@ import (
 //
 //	Added = Records + Replayed + Discarded + Expired + Lost
 type QuarantineStatistics struct {
-	// Records is how many there are now, Bytes what they count in the bounds, OldestAt when the oldest was rejected. On a store that
+	// Records is the current number, Bytes their size as the bounds count it, OldestAt when the oldest was rejected. On a store that
 	// several catalogs share each node has the bounds for itself.
 	Records, Bytes int64
 	OldestAt       time.Time
-	// Added counts the records of all time. Lost are those that a disk did not give back.
+	// Added counts the records of all time. Lost counts the records that could not be read from a disk.
 	Added, Replayed, Discarded, Expired, Lost int64
 }
 
-// RejectedPage is a part of the quarantine of a sink. It may be short or empty and have a Next: see [forebay.SinkQuarantine.Page].
+// RejectedPage is a part of the quarantine of a sink. It may be short or empty and have a Next. See [forebay.SinkQuarantine.Page].
 type RejectedPage struct {
 	// Records are in the order of their rejections, as far as the clocks of the nodes agree.
 	Records []forebay.RejectedRecord
-	// Next is the RejectedFilter.After of the page behind this one; empty on the last page.
+	// Next is the RejectedFilter.After of the page after this one. It is empty on the last page.
 	Next string
 	// Total is the number of records in the quarantine, whatever the filter.
 	Total int64
-	// Missing are the instances whose records are not in the list, because no node has answered for them.
+	// Missing are the instances whose records are not in the list, because no node has responded for them.
 	Missing []Missing
 }
 
@@ -55,8 +55,8 @@ type TestedCell struct {
 	Error, Reason string
 }
 
-// Rejected lists the quarantine of a sink: at most limit records that f selects. f.After is the Next of the page before. The work of each
-// instance is bounded as in [forebay.SinkQuarantine.Page]; only with f.Content does it read the content of records.
+// Rejected lists the quarantine of a sink, at most limit records that f selects. f.After is the Next of the page before. The work of each
+// instance is bounded as in [forebay.SinkQuarantine.Page]. Only with f.Content does it read the content of records.
 // On a store that several catalogs share it asks all nodes, and waits 2 s at most.
 func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
 	if _, _, err := c.Sink(sourceID, id); err != nil {
@@ -99,8 +99,8 @@ func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.R
 	return page, nil
 }
 
-// merge takes the first records of all instances, and notes how far it got in each. What was rejected later than the last record that
-// some instance has looked at waits for the next page, in which that instance goes on.
+// merge takes the first records of all instances, and notes how far it got in each. Records that were rejected later than the last record
+// that some instance has examined wait for the next page, in which that instance continues.
 func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswer, after map[string]string, limit int) {
 	names := slices.Sorted(maps.Keys(pages))
 	more, at := false, maps.Clone(after)
@@ -146,7 +146,7 @@ func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswe
 	}
 	var entries []string
 	for _, name := range slices.Sorted(maps.Keys(at)) {
-		if _, lives := pages[name]; lives || len(p.Missing) > 0 { // a node that comes back goes on where it was
+		if _, lives := pages[name]; lives || len(p.Missing) > 0 { // a returning node continues where it was
 			entries = append(entries, name+placeMark+at[name])
 		}
 	}
@@ -156,7 +156,7 @@ func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswe
 // placeMark is between an instance and the last record of it that was listed.
 const placeMark = "~"
 
-// maxPositions bounds a RejectedFilter.After that comes from outside, in bytes.
+// maxPositions bounds a RejectedFilter.After that a caller passes, in bytes.
 const maxPositions = 64 << 10
 
 // positions reads the Next of a page.
@@ -197,7 +197,7 @@ func (c *Catalog) RejectedRecord(ctx context.Context, sourceID, id, recordID str
 	return a.Content.content(sourceID, id), nil
 }
 
-// EditRejected replaces the body of a record: see [forebay.SinkQuarantine.Edit]. The error is [RecordChanged] if revision is not the last one.
+// EditRejected replaces the body of a record. See [forebay.SinkQuarantine.Edit]. The error is [RecordChanged] if revision is not the last one.
 // A body for another node must be below 1 MB when it is compressed. The record keeps the name of by.
 func (c *Catalog) EditRejected(ctx context.Context, by By, sourceID, id, recordID string, revision int, body []byte) error {
 	var packed bytes.Buffer
@@ -231,7 +231,7 @@ func unpack(packed []byte) ([]byte, error) {
 // maxEdit bounds what an edit may unpack to, in bytes. A larger body is no event.
 const maxEdit = 256 << 20
 
-// TestRejected maps a record by the definition of now and stores nothing. The error is [SinkDisabled] for a sink that takes no events.
+// TestRejected maps a record by the definition of now and stores nothing. The error is [SinkDisabled] for a sink that accepts no events.
 func (c *Catalog) TestRejected(ctx context.Context, sourceID, id, recordID string) ([]TestedCell, error) {
 	if err := c.maps(Ref{sourceID, id}); err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func testedCells(records []cellRecord) []TestedCell {
 	return cells
 }
 
-// ReplayRejected replays one record at once: see [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
+// ReplayRejected replays one record at once. See [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
 func (c *Catalog) ReplayRejected(ctx context.Context, sourceID, id, recordID string) (RejectsResult, error) {
 	if err := c.maps(Ref{sourceID, id}); err != nil {
 		return RejectsResult{}, err
@@ -260,7 +260,7 @@ func (c *Catalog) ReplayRejected(ctx context.Context, sourceID, id, recordID str
 	return a.Result, err
 }
 
-// DiscardRejected deletes one record for good. The log of its node has who did it, and the reason, which may be empty.
+// DiscardRejected deletes one record permanently. The log of its node has the caller and the reason, which may be empty.
 func (c *Catalog) DiscardRejected(ctx context.Context, by By, sourceID, id, recordID, reason string) error {
 	_, err := c.onRejected(ctx, request{Op: opDropRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{
 		IDs: []string{recordID}, By: by.who(), Reason: reason,
@@ -438,7 +438,7 @@ func (out *rejectsAnswer) list(ctx context.Context, a adopted, r request) error 
 // rejectsAtOnce is how many records one step of a task replays or discards.
 const rejectsAtOnce = 100
 
-// moveRejects replays or discards records: those of the request that the engine has, or the next ones that its filter selects.
+// moveRejects replays or discards the records of the request that the engine has, or the next records that its filter selects.
 func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *rejectsAnswer) error {
 	q := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	ids := r.Rejects.IDs
@@ -446,7 +446,7 @@ func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *re
 	if r.Rejects.Filter != nil {
 		f := r.Rejects.Filter.filter()
 		f.After = r.Rejects.After[a.instance]
-		// What is rejected from now on waits for the next task, else one whose definition rejects what comes would never end.
+		// Records that are rejected from now on wait for the next task. Otherwise a task whose definition rejects new rows would never end.
 		if now := time.Now().Add(time.Millisecond); f.Until.IsZero() || now.Before(f.Until) {
 			f.Until = now
 		}
@@ -475,7 +475,7 @@ func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *re
 	})
 }
 
-// asDefined calls fn while the engine has the sink as it is defined now. An adopted engine has no definitions; it gets this one meanwhile.
+// asDefined calls fn while the engine has the sink as it is defined now. An adopted engine has no definitions, so it gets this one meanwhile.
 func (c *Catalog) asDefined(ctx context.Context, a adopted, r request, fn func() error) (err error) {
 	if a.turn == nil {
 		return fn()
@@ -500,7 +500,7 @@ func (c *Catalog) asDefined(ctx context.Context, a adopted, r request, fn func()
 			err = errors.Join(err, fmt.Errorf("end source %s in the adopted instance %s: %w", r.Source, a.instance, gone))
 		}
 	}()
-	if _, err := a.eng.Apply(ctx, compiled, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return false }}); err != nil {
+	if _, err := compiled.Apply(ctx, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return false }}); err != nil {
 		return err
 	}
 	return fn()

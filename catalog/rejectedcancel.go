@@ -9,15 +9,15 @@ import (
 
 const cancelledRejects = "The replay was cancelled. What it has replayed is in the table or on its way there, each record once; the rest is still in the quarantine. Send the request again for the rest."
 
-// rejectsEntity is what a replay or a discard of rejected records reserves. It is not a valid id: it does not exclude the changes of the sink.
+// rejectsEntity is the entity that a replay or discard of rejected records reserves. It is not a valid id, so it does not exclude changes of the sink.
 func rejectsEntity(ref Ref) string { return ref.entity() + rejectsKind }
 
 // replayRejectsType is the type of tasks that replay rejected records.
 const replayRejectsType = "api.replay" + rejectsKind
 
-// CancelRejects ends the replay of rejected records that runs for a sink, at whichever node, and returns its task, which ends soon: between two of
-// its steps, so each record is a row or still in the quarantine, and Task.Rejects counts what was done. If none runs it returns the last one that
-// is kept. Without one the error is [TaskNotFound], and a [*MissingError] if the node that has it does not answer.
+// CancelRejects ends the replay of rejected records that runs for a sink, at whichever node, and returns its task, which ends soon, between two of
+// its steps, so each record is a row or still in the quarantine, and Task.Rejects counts the result. If none runs it returns the last one that
+// is kept. Without one the error is [TaskNotFound], and a [*MissingError] if the node that has it does not respond.
 func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task, error) {
 	if err := c.CatchUp(ctx); err != nil {
 		return Task{}, err
@@ -49,10 +49,10 @@ func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task,
 	if missing := c.missing(c.members.view(), knows, got); len(missing) > 0 {
 		return Task{}, &MissingError{missing}
 	}
-	return last, nil // it ends, or its node has stopped and another one ends it
+	return last, nil // it ends, or its node has stopped and another node ends it
 }
 
-// CancelRejects ends the replay of rejected records that runs for a sink: see [Catalog.CancelRejects].
+// CancelRejects ends the replay of rejected records that runs for a sink. See [Catalog.CancelRejects].
 func (m *Maintenance) CancelRejects(_ context.Context, sourceID, id string) (Task, error) {
 	ref := Ref{sourceID, id}
 	if _, err := m.quarantine(ref); err != nil {
@@ -65,7 +65,7 @@ func (m *Maintenance) CancelRejects(_ context.Context, sourceID, id string) (Tas
 	return m.Task(last.ID) // it has ended meanwhile
 }
 
-// replayInSteps replays records that a selection names or selects now. ctx ends it between two steps: the rows of one that has begun are counted.
+// replayInSteps replays records that a selection names or selects now. ctx ends it between two steps. The rows of one that has begun are counted.
 func (m *Maintenance) replayInSteps(ctx context.Context, q forebay.SinkQuarantine, s RejectedSelection) (res RejectsResult, err error) {
 	ids := s.IDs
 	if len(ids) == 0 {
@@ -94,6 +94,7 @@ func (m *Maintenance) replayInSteps(ctx context.Context, q forebay.SinkQuarantin
 
 // lastReplay returns the replay of rejected records that runs for a sink, or else the last one. Without one the error is [TaskNotFound].
 func (t *tasks) lastReplay(ref Ref) (last Task, err error) {
+	defer func() { last.owner = t }()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := false

@@ -14,13 +14,13 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// RejectsResult counts what a replay or a discard has done.
+// RejectsResult counts the records of a replay or a discard by result.
 type RejectsResult struct {
 	// Replayed became rows.
 	Replayed int `json:"replayed,omitempty"`
 	// Rejected could not be mapped again and are still there.
 	Rejected int `json:"rejected,omitempty"`
-	// Gone were not there any more: somebody has replayed or discarded them, or they have expired.
+	// Gone were no longer there because another caller has replayed or discarded them, or they have expired.
 	Gone int `json:"gone,omitempty"`
 	// Discarded were deleted.
 	Discarded int `json:"discarded,omitempty"`
@@ -36,7 +36,7 @@ func (r *RejectsResult) add(o RejectsResult) {
 // count is how many records were asked for so far.
 func (r RejectsResult) count() int { return r.Replayed + r.Rejected + r.Gone + r.Discarded }
 
-// sentence says for people what a task has done.
+// sentence describes for people the result of a task.
 func (r RejectsResult) sentence(replay bool) string {
 	if !replay {
 		return fmt.Sprintf("%d rejected records were discarded.", r.Discarded)
@@ -46,7 +46,7 @@ func (r RejectsResult) sentence(replay bool) string {
 		text += fmt.Sprintf(" %d were rejected again and are still there.", r.Rejected)
 	}
 	if r.Gone > 0 {
-		text += fmt.Sprintf(" %d were not there any more.", r.Gone)
+		text += fmt.Sprintf(" %d were no longer there.", r.Gone)
 	}
 	return text
 }
@@ -55,16 +55,16 @@ func (r RejectsResult) sentence(replay bool) string {
 type RejectedSelection struct {
 	// IDs are records, at most [MaxSelected].
 	IDs []string
-	// Filter selects without IDs: the zero value selects all that are there now.
+	// Filter selects without IDs. The zero value selects all that are there now.
 	Filter forebay.RejectedFilter
 }
 
 // MaxSelected is how many ids a [RejectedSelection] may have.
 const MaxSelected = 10_000
 
-// ReplayRejects starts a task that replays the records of a selection: see [forebay.SinkQuarantine.Replay]. Each becomes one row, whatever
-// fails and however often it is started. Records that are rejected after its start wait for the next one. Its Task.Rejects counts; if
-// the task has failed, what it counts is done all the same. [Catalog.CancelRejects] ends it. One replay or discard of a sink excludes others, and no change of the sink.
+// ReplayRejects starts a task that replays the records of a selection. See [forebay.SinkQuarantine.Replay]. Each becomes one row, whatever
+// fails and however often it is started. Records that are rejected after its start wait for the next one. Its Task.Rejects counts the records,
+// even if the task has failed. [Catalog.CancelRejects] ends it. One replay or discard of a sink excludes others, and no change of the sink.
 func (c *Catalog) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
 	if err := c.maps(Ref{sourceID, id}); err != nil {
 		return Task{}, err
@@ -72,8 +72,8 @@ func (c *Catalog) ReplayRejects(sourceID, id string, s RejectedSelection) (Task,
 	return c.submitRejects("replay", opReplayRejects, Ref{sourceID, id}, s, nil)
 }
 
-// DiscardRejects starts a task that deletes the records of a selection for good, as [Catalog.ReplayRejects] replays them. Task.Discard has who did
-// it, and the reason, which may be empty; so has a line in the log when the task ends.
+// DiscardRejects starts a task that permanently deletes the records of a selection, as [Catalog.ReplayRejects] replays them. Task.Discard has
+// the caller and the reason, which may be empty, and so has a line in the log when the task ends.
 func (c *Catalog) DiscardRejects(by By, sourceID, id string, s RejectedSelection, reason string) (Task, error) {
 	return c.submitRejects("discard", opDropRejects, Ref{sourceID, id}, s, &Discard{By: by.who(), Reason: reason})
 }
@@ -82,7 +82,7 @@ func (c *Catalog) DiscardRejects(by By, sourceID, id string, s RejectedSelection
 type Discard struct {
 	// By is the name of the user or token.
 	By string `json:"by"`
-	// Reason is for people; it may be empty.
+	// Reason is for people. It may be empty.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -102,7 +102,7 @@ func (s *RejectedSelection) check() error {
 		return refuse(BadRequest, "The selection has %d records, at most %d are allowed.", len(s.IDs), MaxSelected)
 	}
 	if s.Filter.After != "" {
-		return refuse(BadRequest, "A selection does not begin behind a record.")
+		return refuse(BadRequest, "A selection does not begin after a record.")
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 		defer cancel(nil)
 		c.runRejects(ctx, task, hold, r)
 	}()
-	return task, nil
+	return task.of(c.tasks), nil
 }
 
 // runRejects makes a replay or a discard and records how it ended. ctx ends it between two steps.
@@ -158,7 +158,7 @@ func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r requ
 	}
 	done := task.movedRejects(result, r.Op == opReplayRejects, c.ctx.Err() != nil, err)
 	if err != nil {
-		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and repeat it")
+		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and retry it")
 	}
 	done.noteDiscard(c.log)
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
@@ -191,7 +191,7 @@ func (t Task) movedRejects(result RejectsResult, replay, stopped bool, err error
 	return t
 }
 
-// noteDiscard leaves a line about who has discarded records, and why.
+// noteDiscard logs which user discarded records, and why.
 func (t Task) noteDiscard(log *slog.Logger) {
 	if d := t.Discard; d != nil && t.Rejects.Discarded > 0 {
 		log.Info("rejected records discarded by request", "source", t.SourceID, "sink", t.SinkID, "records", t.Rejects.Discarded, "by", d.By, "reason", d.Reason, "task", t.ID)
@@ -258,7 +258,7 @@ func (c *Catalog) moveFilteredAt(ctx context.Context, hold string, r request, pl
 	return errors.Join(problems...)
 }
 
-// moveSelected asks each instance for those of the records that it has.
+// moveSelected asks each instance for the selected records that it has.
 func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, result *RejectsResult) error {
 	var problems []error
 	ids := slices.Compact(slices.Sorted(slices.Values(r.Rejects.IDs)))
@@ -277,7 +277,7 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 			if !c.haveEnded(places) || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
 				break
 			}
-			places, moved.Rejected = c.places(), 0 // as in moveFiltered; the records that were rejected again are asked once more
+			places, moved.Rejected = c.places(), 0 // as in moveFiltered. The records that were rejected again are asked once more.
 		}
 		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded
@@ -291,14 +291,14 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 }
 
 const (
-	// moveAttempts is how often an instance that does not answer is asked, and fullAttempts how often one whose sink is full.
+	// moveAttempts is how often an instance that does not respond is asked, and fullAttempts how often an instance whose sink is full.
 	moveAttempts = 3
 	fullAttempts = 60
 	movePause    = time.Second
 )
 
-// moveAt makes one step at an instance, wherever it is. A step may be repeated: what it has moved is gone. A step that has begun is not ended by
-// ctx: what it has moved would not be counted.
+// moveAt makes one step at an instance, wherever it is. A step may be repeated, because the records that it has moved are gone. A step that has begun
+// is not ended by ctx, because its moved records would not be counted.
 func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsAnswer, error) {
 	var moved RejectsResult // by attempts that have not come to their end
 	failed := Missing{Instance: instance, Node: c.members.view().instances[instance].Node}
@@ -319,7 +319,7 @@ func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) 
 				_ = c.catchUp(ctx, statisticsTimeout)
 				missing := c.missing(c.members.view(), func(other string) bool { return other != instance }, got)
 				if len(missing) == 0 {
-					return rejectsAnswer{Result: moved}, nil // it has ended: it had none left
+					return rejectsAnswer{Result: moved}, nil // it has ended because it had none left
 				}
 				failed = missing[0]
 			}

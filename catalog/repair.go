@@ -5,9 +5,9 @@ import (
 	"context"
 )
 
-// Retry repeats at once what has failed at a sink, or at all live sinks of a source, instead of waiting for the next
-// attempt: after the cause was fixed. It returns when the attempts are due; the statistics tell how they end. On a store that several
-// catalogs share it does so at all nodes; if one does not answer, the error is a [*MissingError].
+// Retry repeats at once all failed work of a sink, or of all live sinks of a source, instead of waiting for the next
+// attempt. Call it after the cause was fixed. It returns when the attempts are due. The statistics tell how they end. On a store that several
+// catalogs share it does so at all nodes. If one does not respond, the error is a [*MissingError].
 func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	t, s, err := c.find(ref)
 	if err != nil {
@@ -31,13 +31,13 @@ func (c *Catalog) RetryFile(ctx context.Context, sourceID, id, fileID string) er
 }
 
 // DiscardFile gives up a file of a sink that is not in its table yet, see [forebay.SinkHandle.Discard]. Its rows are lost, and
-// counted as discarded. On a store that several catalogs share the file may be at any node; if it is not found at those that answer
-// and one does not, the error is a [*MissingError].
+// counted as discarded. On a store that several catalogs share the file may be at any node. If the nodes that respond do not have it
+// and one does not respond, the error is a [*MissingError].
 func (c *Catalog) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
 	return c.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
 }
 
-// SplitFile goes on with a file that is held because the target refuses rows of it, see [forebay.SinkHandle.SplitFile]. A file that is not held for
+// SplitFile continues with a file that is held because the target refuses rows of it, see [forebay.SinkHandle.SplitFile]. A file that is not held for
 // that is refused with [FileNotHeld]. On a store that several catalogs share it is like [Catalog.DiscardFile].
 func (c *Catalog) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
 	return c.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
@@ -66,6 +66,8 @@ func (r request) refusal(done outcome, why string) error {
 	switch {
 	case done == outcomeNotFound:
 		return refuse(FileNotFound, "Sink %q of source %q has no file %q that waits: its rows are in the table, or it was discarded, or it never was. List the files again.", sink, r.Source, r.File)
+	case done == outcomeImportRuns && why != "":
+		return refuse(ImportRuns, "Nothing was changed: %s.", why)
 	case done == outcomeImportRuns:
 		return refuse(ImportRuns, "An import of file %q that was left alone still runs; try again when it has ended.", r.File)
 	case done == outcomeNotHeld:

@@ -20,7 +20,7 @@ type repairs struct {
 	entries   int
 	// erased are sources that another catalog has erased, whose rows and counters are still in the engine of this one.
 	erased map[string]bool
-	// pendingWrites are records that could not be written; nil ones are to be removed.
+	// pendingWrites are records that could not be written. A nil record is to be removed.
 	pendingWrites map[string][]byte
 	// creations has, by id, the creations whose change was not made.
 	creations map[string]*creation
@@ -48,7 +48,7 @@ func (r *repairs) add(change func()) {
 	}
 }
 
-// writeLater takes over what was to be written under the same keys.
+// writeLater adds pending writes. They replace earlier pending writes of the same keys.
 func (r *repairs) writeLater(records map[string][]byte) {
 	r.add(func() { maps.Copy(r.pendingWrites, records) })
 }
@@ -64,7 +64,7 @@ func (r *repairs) eraseLater(source string) { r.add(func() { r.erased[source] = 
 
 func (r *repairs) undoLater(cr *creation) { r.add(func() { r.creations[cr.ID] = cr }) }
 
-// synced says that the engine has what the catalog had when outOfSyncSince returned since.
+// synced says that the engine has the definition that the catalog had when outOfSyncSince returned since.
 func (r *repairs) synced(source string, since int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *repairs) synced(source string, since int) {
 	}
 }
 
-// outOfSyncSince returns the number of the last syncLater of a source; 0 if the engine has what the catalog has.
+// outOfSyncSince returns the number of the last syncLater of a source; 0 if the engine has the catalog's definition.
 func (r *repairs) outOfSyncSince(source string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *repairs) written(records map[string][]byte) {
 	})
 }
 
-// The pauses of the sweep: sweepEvery between clean-ups, repairFirst before the first repetition of a repair. The latter
+// The pauses of the sweep are sweepEvery between clean-ups and repairFirst before the first repetition of a repair. The latter
 // doubles up to the former.
 const (
 	sweepEvery   = time.Minute
@@ -141,7 +141,7 @@ func (c *Catalog) sweep() {
 		case <-tick.C:
 			ctx, cancel := context.WithTimeout(c.ctx, sweepTimeout)
 			c.deleteRetired(ctx, now())
-			// If the end of a task could not be written, this writes another one.
+			// If the end of a task could not be written, this writes a new one.
 			c.repairs.writeLater(c.tasks.expire(now()))
 			cancel()
 		case <-retry.C:
@@ -174,7 +174,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 	}
 	done = c.syncOutOfSync(ctx) && done
 	if err := c.dropFollowed(ctx); err != nil {
-		c.log.Warn("tables of erased sources left", "cause", err, "next", "it is retried until it succeeds")
+		c.log.Warn("tables of erased sources left", "cause", err, "next", "it is retried automatically")
 		done = false
 	}
 	done = c.eraseArchives(ctx) && done
@@ -231,7 +231,7 @@ func (c *Catalog) syncOutOfSync(ctx context.Context) bool {
 		all.Go(func() {
 			defer func() { <-turns }()
 			if err := c.syncAgain(ctx, id); err != nil {
-				c.log.Warn("engine does not follow a source yet", "source", id, "cause", err, "next", "it is retried until it succeeds")
+				c.log.Warn("engine does not follow a source yet", "source", id, "cause", err, "next", "it is retried automatically")
 				failed.Store(true)
 			}
 		})

@@ -16,18 +16,18 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Overrides are the settings that a source or sink does not inherit: canonical JSON values by key.
+// Overrides are the settings that a source or sink does not inherit, as canonical JSON values by key.
 type Overrides map[string]json.RawMessage
 
 // Setting is the value of a key for one source or sink.
 type Setting struct {
 	// Key is a dotted path, such as storage.level.local.encoding.sync.wait.
 	Key string
-	// Type is "string", "int", "bool" or "[]string"; durations and sizes are strings.
+	// Type is "string", "int", "bool" or "[]string". Durations and sizes are strings.
 	Type string
 	// Description is for people.
 	Description string
-	// Value is in force. Default is what the service has.
+	// Value is in force. Default is the value of the service.
 	Value, Default any
 	// Origin is where the value comes from: "default", "source" or "sink".
 	Origin string
@@ -37,7 +37,7 @@ type Setting struct {
 	Protected bool
 	// Validation is the rule for values, in words.
 	Validation string
-	// Warning says why the value has no effect: a bound of the engine is reached first, or the engine has a different limit since the
+	// Warning says why the value has no effect. Either a bound of the engine is reached first, or the engine has a different limit since the
 	// value was set. Otherwise it is empty.
 	Warning string
 }
@@ -73,7 +73,7 @@ type key struct {
 	words             []string
 	// ofSource is set for keys that sinks do not have.
 	ofSource bool
-	// set puts a parsed value into the settings of the engine. Nil: it is not among them.
+	// set puts a parsed value into the settings of the engine. Nil means that it is not among them.
 	set func(*forebay.Settings, any)
 }
 
@@ -89,7 +89,7 @@ const (
 // keys are all settings, sorted by name.
 type keys []*key
 
-// newKeys returns the settings for an engine with these limits of imports: see [forebay.Engine.ImportLimits].
+// newKeys returns the settings for an engine with these limits of imports. See buffer.Tuning.ImportLimits.
 func newKeys(importLimits trigger.Limits) keys {
 	list := keys{
 		{
@@ -108,11 +108,11 @@ func newKeys(importLimits trigger.Limits) keys {
 		},
 		{
 			name: keepKey, kind: kindHeaders, def: "", ofSource: true,
-			description: "Headers that quarantines and the archive keep besides those that the columns read, such as X-Shop-Id, X-Version; * for all. Headers whose names sound like a secret are never kept.",
+			description: "Headers that quarantines and the archive keep in addition to the headers that the columns read, such as X-Shop-Id, X-Version; * for all. Headers whose names sound like a secret are never kept.",
 		},
 		{
 			name: archiveKey, kind: kindBool, def: false, ofSource: true,
-			description: "Keep each record as it came in the archive of the service, besides what the sinks make of it. Replays read it.",
+			description: "Keep each raw record in the archive of the service, in addition to the rows of the sinks. Replays read it.",
 		},
 		{
 			name: encoding + "compression.type", kind: kindText, def: "gzip", words: []string{"none", "gzip"}, protected: true,
@@ -175,7 +175,7 @@ func (k *key) typeName() string {
 	return "string"
 }
 
-// validation returns the rule for values in the syntax of the service; empty if there is none.
+// validation returns the rule for values in the syntax of the service, or "" if there is none.
 func (k *key) validation() string {
 	var rules []string
 	if k.words != nil {
@@ -218,7 +218,7 @@ func (all keys) named(name string) *key {
 	return all[i]
 }
 
-// parse returns the value for set, and the one that is stored and shown. It refuses a number outside of the limits.
+// parse returns the value for set, and the value to store and show. It refuses a number outside of the limits.
 func (k *key) parse(raw json.RawMessage) (value, shown any, err error) {
 	if value, shown, err = k.read(raw); err != nil {
 		return nil, nil, err
@@ -411,10 +411,10 @@ func (o Overrides) split() forebay.Split {
 	return forebay.Split(word)
 }
 
-// keepHeaders returns the headers that a source keeps besides others.
+// keepHeaders returns the headers that a source keeps in addition to others.
 func (o Overrides) keepHeaders() []string {
 	var text string
-	_ = json.Unmarshal(o[keepKey], &text) // it was checked when it was set; nothing is none
+	_ = json.Unmarshal(o[keepKey], &text) // it was checked when it was set, and nothing means none
 	return headerNames(text)
 }
 
@@ -430,7 +430,7 @@ func headerNames(text string) (names []string) {
 
 // archive returns whether a source keeps its raw records.
 func (o Overrides) archive() (on bool) {
-	_ = json.Unmarshal(o[archiveKey], &on) // it was checked when it was set; nothing is false
+	_ = json.Unmarshal(o[archiveKey], &on) // it was checked when it was set, and nothing means false
 	return on
 }
 

@@ -37,7 +37,7 @@ func (l *shadows) add(ref Ref, s *forebay.Shadow) {
 	l.list = append(l.list, sinkShadow{ref, s})
 }
 
-// of returns the shadow of a sink; nil if there is none.
+// of returns the shadow of a sink, or nil if there is none.
 func (l *shadows) of(ref Ref) *forebay.Shadow {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *shadows) of(ref Ref) *forebay.Shadow {
 	return nil
 }
 
-// keep drops the reports of a source that is erased: they have cells of its records.
+// keep drops the reports of a source that is erased, because they have cells of its records.
 func (l *shadows) keep(source string, t *tree) {
 	if t != nil {
 		return
@@ -57,19 +57,26 @@ func (l *shadows) keep(source string, t *tree) {
 	l.list = slices.DeleteFunc(l.list, func(o sinkShadow) bool { return o.ref.Source == source })
 }
 
-// Shadow runs other columns of a sink beside those that it has, on the records that arrive at the engine of this catalog: see
-// [forebay.SinkHandle.Shadow]. Nothing is stored. The report is for those who may see records.
+// Shadow runs other columns of a sink next to its own, on the records that arrive at the engine of this catalog. See
+// [forebay.SinkHandle.Shadow]. Nothing is stored. The report is for users who may see records.
 //
 // Errors: [BadRequest] for columns or options that break a rule, [SinkDisabled], [ShadowRuns], [ShadowLimit].
 func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
-	ref := Ref{sourceID, id}
+	return c.shadow(ctx, Ref{sourceID, id}, withColumns(columns), opts)
+}
+
+// ShadowCopy is [Catalog.Shadow] with the table of another sink of the source, which is a copy. It uses the columns
+// of the copy and the limits of its target. So the report compares the rows that the two tables get, before [Catalog.SwitchToCopy].
+// Further errors: [SinkNotFound] for the copy.
+func (c *Catalog) ShadowCopy(ctx context.Context, sourceID, id, copyID string, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
+	return c.shadow(ctx, Ref{sourceID, id}, withTableOf(copyID), opts)
+}
+
+func (c *Catalog) shadow(ctx context.Context, ref Ref, change shadowChange, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
 	if err := c.maps(ref); err != nil {
 		return forebay.ShadowReport{}, err
 	}
-	if err := checkShadow(opts); err != nil {
-		return forebay.ShadowReport{}, err
-	}
-	t, err := c.liveTree(sourceID)
+	t, err := c.liveTree(ref.Source)
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}
@@ -77,17 +84,59 @@ func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mappi
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}
-	at := slices.IndexFunc(def.Sinks, func(s forebay.Sink) bool { return s.ID == id })
+	return c.shadows.begin(ctx, c.eng, def, ref, change, opts)
+}
+
+// shadowChange gives a sink of a source what its shadow has.
+type shadowChange func(sink *forebay.Sink, of forebay.Source) error
+
+func withColumns(columns mapping.Columns) shadowChange {
+	return func(sink *forebay.Sink, _ forebay.Source) error {
+		sink.Table.Columns = columns
+		return nil
+	}
+}
+
+func withTableOf(copyID string) shadowChange {
+	return func(sink *forebay.Sink, of forebay.Source) error {
+		at := slices.IndexFunc(of.Sinks, func(s forebay.Sink) bool { return s.ID == copyID })
+		if at < 0 {
+			return notFound(Ref{of.ID, copyID})
+		}
+		sink.Table = of.Sinks[at].Table
+		return validated(checkCopy(of.ID, sink.ID, copyID, of.Sinks[at].Disabled))
+	}
+}
+
+// checkCopy refuses a sink that cannot be the copy of another sink.
+func checkCopy(source, sink, copyID string, disabled bool) *Error {
+	switch {
+	case sink == copyID:
+		return refuse(BadRequest, "Sink %q of source %q is no copy of itself. Name another sink of the source.", sink, source)
+	case disabled:
+		return refuse(SinkDisabled, "Sink %q of source %q is disabled, so its table lacks rows. Enable it first, or name another sink.", copyID, source)
+	}
+	return nil
+}
+
+// begin starts a shadow of a sink of a source, and adds it.
+func (l *shadows) begin(ctx context.Context, eng *forebay.Engine, source forebay.Source, ref Ref, change shadowChange, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
+	if err := checkShadow(opts); err != nil {
+		return forebay.ShadowReport{}, err
+	}
+	at := slices.IndexFunc(source.Sinks, func(s forebay.Sink) bool { return s.ID == ref.Sink })
 	if at < 0 { // deleted since
 		return forebay.ShadowReport{}, notFound(ref)
 	}
-	changed := def.Sinks[at]
-	changed.Table.Columns = columns
-	s, err := c.eng.Sink(sourceID, changed.ID).Shadow(ctx, changed, opts)
+	changed := source.Sinks[at]
+	if err := change(&changed, source); err != nil {
+		return forebay.ShadowReport{}, err
+	}
+	s, err := eng.Sink(ref.Source, ref.Sink).Shadow(ctx, changed, opts)
 	if err != nil {
 		return forebay.ShadowReport{}, refusedShadow(ref, err)
 	}
-	c.shadows.add(ref, s)
+	l.add(ref, s)
 	return s.Report(), nil
 }
 
@@ -116,7 +165,7 @@ func noShadow(ref Ref) *Error {
 	return refuse(ShadowNotFound, "Sink %q of source %q has had no shadow since the service was started. Start one first.", ref.Sink, ref.Source)
 }
 
-// ShadowReport returns what the last shadow of a sink has found so far. Without one since [Open] the error is [ShadowNotFound].
+// ShadowReport returns the findings of the last shadow of a sink so far. Without one since [Open] the error is [ShadowNotFound].
 func (c *Catalog) ShadowReport(sourceID, id string) (forebay.ShadowReport, error) {
 	s, err := c.shadowOf(Ref{sourceID, id})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 type shared interface {
 	Store
 	// follow begins to follow other catalogs. From now on took is called for each commit, in order, when Get and Scan show it and before
-	// commitIf returns; own tells whether this store made it. took must not call commitIf or catchUp.
+	// commitIf returns. own tells whether this store made it. took must not call commitIf or catchUp.
 	follow(took func(records map[string][]byte, own bool))
 	// commitIf is Commit on a condition. It calls check in the state that the commit follows directly: Get and Scan show that state, and took
 	// knows it. If check fails, nothing is written and commitIf returns the error, as an ErrNotCommitted too. check may be called
@@ -20,27 +20,27 @@ type shared interface {
 	catchUp(ctx context.Context) error
 }
 
-// ErrChanged says that another catalog on the same store was faster, or has taken over a change from this one. Nothing was changed: send
+// ErrChanged says that another catalog on the same store was faster, or has taken over a change from this one. Nothing was changed. Send
 // the request again.
 var ErrChanged = errors.New("another node has changed this meanwhile")
 
-// JournalError says that the log below the store of [OpenJournal] does not answer, or lacks entries. Definitions are read as this node
-// knows them; nothing has to be restarted when the log is back.
+// JournalError says that the log below the store of [OpenJournal] does not respond, or lacks entries. Definitions are read as this node
+// knows them. Nothing has to be restarted when the log is back.
 type JournalError struct {
 	// Err is the cause.
 	Err error
 }
 
 func (e *JournalError) Error() string {
-	return "catalog: the journal of the definitions does not answer, try again later: " + e.Err.Error()
+	return "catalog: the journal of the definitions does not respond, try again later: " + e.Err.Error()
 }
 
 func (e *JournalError) Unwrap() error { return e.Err }
 
-// FormatError says that a catalog of a later release has written to the store of [OpenJournal]. This one cannot read it: update it. Until
+// FormatError says that a catalog of a later release has written to the store of [OpenJournal]. This one cannot read it. Update this one. Until
 // then the definitions that were read before are in use and nothing can be changed.
 type FormatError struct {
-	// Format is the one that was found, Known the last that this release reads.
+	// Format is the format found, Known the last format that this release reads.
 	Format, Known int
 }
 
@@ -48,7 +48,7 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("catalog: the journal has entries of format %d, this release reads formats up to %d: update this node", e.Format, e.Known)
 }
 
-// pendingError is the error of a commit whose outcome is not known yet. The store goes on to find out until Close.
+// pendingError is the error of a commit whose outcome is not known yet. The store continues to find out until Close.
 type pendingError struct {
 	commit *journalCommit
 	cause  error

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -15,17 +16,21 @@ type SinkSpec struct {
 	ID string
 	// Name and Description have the limits of [SourceSpec].
 	Name, Description string
-	// Signals, TableID and Columns: see [SinkContent].
+	// Signals, TableID, Target and Columns are as in [SinkContent].
 	Signals []string
 	TableID string
+	Target  string
 	Columns mapping.Columns
-	// Extend lets the table grow with the columns: see [forebay.Table]. Default: [Options.Extend].
+	// Extend lets the table grow with the columns. See [forebay.Table]. Default: [Options.Extend].
 	Extend *bool
-	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
+	// AckLocal acknowledges rows before the log of a node has them. See [forebay.Sink].
 	AckLocal bool
-	// OnReject and Quarantine: see [SinkContent].
+	// OnReject and Quarantine are as in [SinkContent].
 	OnReject   forebay.OnReject
 	Quarantine QuarantineBounds
+	// Settings override the settings of the source, field by field. See [forebay.Sink]. Compression stays gzip.
+	// Catalog.ChangeSettings changes them later.
+	Settings forebay.Settings
 }
 
 // grows returns Extend, or its default.
@@ -38,29 +43,31 @@ func (s SinkSpec) grows(def bool) bool {
 type SinkPatch struct {
 	// Name and Description have the limits of [SourceSpec].
 	Name, Description *string
-	// Signals: an empty list means all.
+	// Signals replace all signals. An empty list means all.
 	Signals *[]string
-	// TableID sends new rows to another table; it is created, or compared, as on create. Rows that wait go to the old one.
+	// TableID sends new rows to another table. It is created, or compared, as on create. Rows that wait go to the old one.
 	TableID *string
+	// Target sends new rows to the table in another target, as TableID does. An empty name is the default target.
+	Target *string
 	// Columns replace all columns.
 	Columns mapping.Columns
-	// Extend lets the table grow with the columns: see [forebay.Table].
+	// Extend lets the table grow with the columns. See [forebay.Table].
 	Extend *bool
-	// AckLocal acknowledges rows before the log of a node has them: see [forebay.Sink].
+	// AckLocal acknowledges rows before the log of a node has them. See [forebay.Sink].
 	AckLocal *bool
-	// OnReject: with [forebay.Refuse] no more records are kept. Those that are in the quarantine stay.
+	// OnReject decides about unmappable records. With [forebay.Refuse] no more records are kept. Records that are in the quarantine stay.
 	OnReject *forebay.OnReject
 	// Quarantine replaces all bounds.
 	Quarantine *QuarantineBounds
 	// ChangeDescription is the text of the new version. Default: "Updated.".
 	ChangeDescription string
 	// Seen, unless 0, is the number of the version that the patch was made for. With a newer one the patch is refused as [VersionChanged],
-	// so that nobody undoes a change without a word.
+	// so that no caller undoes a change without notice.
 	Seen int
 }
 
 // CreateSink makes a sink. Its table is created, and if it exists compared, or extended. The id of a deleted sink brings that one
-// back with the new content; its versions continue.
+// back with the new content, and its versions continue.
 func (c *Catalog) CreateSink(by By, sourceID string, spec SinkSpec) (Task, error) {
 	if _, err := c.liveTree(sourceID); err != nil && c.shared == nil { // else the plan looks, when it has caught up
 		return Task{}, err
@@ -78,7 +85,7 @@ func (c *Catalog) CreateSink(by By, sourceID string, spec SinkSpec) (Task, error
 		if err := c.addSink(ch, spec); err != nil {
 			return err
 		}
-		return nil
+		return c.warnSettings(ch, ch.sinkSettings())
 	})
 }
 
@@ -91,16 +98,21 @@ func (c *Catalog) addSink(ch *change, spec SinkSpec) *Error {
 	source := ch.ref.Source
 	old := ch.next.sinks[id]
 	if old != nil && old.Deleted == nil {
-		return refuse(SinkAlreadyExists, "Sink %q of source %q already exists. Choose a different id, or change the one that exists.", id, source)
+		return refuse(SinkAlreadyExists, "Sink %q of source %q already exists. Choose a different id, or change the existing sink.", id, source)
 	}
 	if e, full := errors.AsType[*Error](ch.checkSinks()); full {
 		return e
 	}
 	content := spec.content()
 	content.Extend = spec.grows(c.opts.Extend)
-	if err := content.check(c.eng.CompileColumns, source, id); err != nil {
+	if err := content.check(c.eng, source, id); err != nil {
 		return err
 	}
+	settings, bad := spec.settings(c.keys)
+	if bad != nil {
+		return bad
+	}
+	content.Settings = settings
 	s := &Sink{ID: id, SinkContent: content, Lifecycle: Lifecycle{Created: Mark{At: ch.at, By: ch.by}}}
 	if old != nil {
 		s.Created, s.Version, s.Cleared, s.ClearedOn, s.Token = old.Created, old.Version, old.Cleared, old.ClearedOn, old.Token
@@ -111,7 +123,7 @@ func (c *Catalog) addSink(ch *change, spec SinkSpec) *Error {
 	return nil
 }
 
-// sortedSignals returns a copy; nil for all.
+// sortedSignals returns a copy, or nil for all.
 func sortedSignals(given []string) []string {
 	if len(given) == 0 {
 		return nil
@@ -137,6 +149,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		set(&content.Name, p.Name)
 		set(&content.Description, p.Description)
 		set(&content.TableID, p.TableID)
+		set(&content.Target, p.Target)
 		if p.Signals != nil {
 			content.Signals = sortedSignals(*p.Signals)
 		}
@@ -147,7 +160,7 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 		set(&content.AckLocal, p.AckLocal)
 		set(&content.OnReject, p.OnReject)
 		set(&content.Quarantine, p.Quarantine)
-		if err := content.check(c.eng.CompileColumns, sourceID, id); err != nil {
+		if err := content.check(c.eng, sourceID, id); err != nil {
 			return err
 		}
 		ch.result = ref.title() + " has been updated."
@@ -155,6 +168,27 @@ func (c *Catalog) UpdateSink(by By, sourceID, id string, p SinkPatch) (Task, err
 			s.SinkContent = content
 			ch.addVersion(id, description)
 		}
+		return nil
+	}))
+}
+
+// SwitchToCopy gives a sink the table of another sink of the source, with its target, columns and Extend, and deletes that sink. Both happen in one
+// change. A record before it becomes a row in both tables, and a record after it becomes a row in the table of the copy, once. Waiting rows go to the
+// tables that they were mapped for. Errors: [BadRequest] for the sink itself, [SinkNotFound], and [SinkDisabled] for a copy that accepts no events.
+func (c *Catalog) SwitchToCopy(by By, sourceID, id, copyID string) (Task, error) {
+	ref := Ref{sourceID, id}
+	return c.submit(by, "switch.%s", ref, live(func(ch *change) error {
+		if ch.old.sink(copyID) == nil {
+			return notFound(Ref{sourceID, copyID})
+		}
+		if err := checkCopy(sourceID, id, copyID, !ch.old.takes(copyID)); err != nil {
+			return err
+		}
+		s, of := ch.next.sinks[id], ch.next.sinks[copyID]
+		s.TableID, s.Target, s.Columns, s.Extend = of.TableID, of.Target, of.Columns, of.Extend
+		of.Deleted = &Mark{At: ch.at, By: by}
+		ch.addVersion(id, fmt.Sprintf("Switched to the table of sink %q.", copyID))
+		ch.result = fmt.Sprintf("%s has the table of sink %q, which has been deleted.", ref.title(), copyID)
 		return nil
 	}))
 }

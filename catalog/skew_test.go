@@ -10,14 +10,14 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// The texts are frozen: nodes of two releases ask each other during an upgrade.
+// The texts are frozen because nodes of two releases ask each other during an upgrade.
 const (
 	statisticsRequest = `{"format":1,"from":"x","op":"statistics","sources":["web"],"timeout_ns":2000000000}`
 	retryRequest      = `{"format":1,"from":"x","op":"retry","source":"web","sinks":["a"],"timeout_ns":2000000000}`
 	statisticsAnswer  = `{"format":1,"node":"b","instances":[{"instance":"b","sinks":[{"source":"web","sink":"a",` +
 		`"target":{"rows":41,"rawBytes":82,"storedBytes":60,"firstAt":"2026-11-23T10:00:00Z","lastAt":"2026-11-23T11:00:00Z"},"rejected":{"missingValue":2},` +
 		`"files":[{"id":"f1","state":"importing","openedAt":"2026-11-23T10:30:00Z","level":{"rows":3,"rawBytes":6,"storedBytes":5},"attempt":2,"retryReason":"away"}]}]}]}`
-	// What a later release may send: other types, and no member but format, node and from as it is now.
+	// A message that a later release may send. It has other types, and no member but format, node and from as it is now.
 	newerRequest = `{"format":2,"from":"x","op":["statistics"],"sources":{"web":true},"timeout_ns":"2s"}`
 	newerAnswer  = `{"format":2,"node":"b","instances":{"b":[41]}}`
 	// What a later release may add without a new format.
@@ -25,8 +25,8 @@ const (
 	addedAnswer  = `{"format":1,"node":"b","instances":[{"instance":"b","more":[1],"sinks":[{"source":"web","sink":"a","target":{"rows":41,"other":1}}]}]}`
 )
 
-// A node reads what this release has written at any time, and a request or answer that it cannot read is refused: the other node is missing,
-// with the reason, and nothing is done.
+// A node of any later release reads the messages of this release, and a request or response that it cannot read is refused. The other
+// node is missing, with the reason, and nothing is done.
 func TestPeersOfOtherReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})
@@ -61,7 +61,7 @@ func TestPeersOfOtherReleases(t *testing.T) {
 			{addedAnswer, "", 41},
 			{newerAnswer, "newer release", 0},
 			{`{"format":1,"node":"b","instances":7}`, "unreadable", 0},
-			{`{"format":2`, "does not answer", 0},
+			{`{"format":2`, "does not respond", 0},
 			{`{"format":1,"node":"b","refused":"it cannot"}`, "it cannot", 0},
 		} {
 			b.answer = func(request, answer []byte) []byte {

@@ -15,6 +15,12 @@ type SourceSpec struct {
 	Type forebay.SourceType
 	// Name has 1 to MaxName characters and need not be unique; Description has at most MaxDescription.
 	Name, Description string
+	// Settings, Split and KeepHeaders are as in [forebay.Source]. Compression stays gzip. Catalog.ChangeSettings changes them later.
+	Settings    forebay.Settings
+	Split       forebay.Split
+	KeepHeaders []string
+	// Archive keeps each record as it arrived in the archive of the engine, in addition to the rows of the sinks. Default: raw records are not kept.
+	Archive bool
 	// Sinks are created with the source, all or none.
 	Sinks []SinkSpec
 }
@@ -30,7 +36,7 @@ type SourcePatch struct {
 }
 
 // CreateSource makes a source, with its sinks if there are any. The id of a deleted source brings that one back with the
-// new content; its versions continue, its old sinks stay deleted.
+// new content. Its versions continue, and its old sinks stay deleted.
 func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 	id, bad := newID(spec.ID, spec.Name, "sourceId")
 	if bad != nil {
@@ -39,13 +45,17 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 	ref := Ref{Source: id}
 	return c.submit(by, "create.%s", ref, func(ch *change) error {
 		if ch.old.live() {
-			return refuse(SourceAlreadyExists, "Source %q already exists. Choose a different id, or change the one that exists.", id)
+			return refuse(SourceAlreadyExists, "Source %q already exists. Choose a different id, or change the existing source.", id)
 		}
 		if err := c.checkSources(); err != nil {
 			return err
 		}
-		if err := spec.check(c.eng.CompileColumns, c.opts.Extend); err != nil {
+		if err := spec.check(c.eng, c.opts.Extend); err != nil {
 			return err
+		}
+		settings, bad := spec.settings(c.keys)
+		if bad != nil {
+			return bad
 		}
 		life := Lifecycle{Version: ch.next.source.Version, Created: Mark{At: ch.at, By: by}}
 		generation := newGeneration()
@@ -53,7 +63,7 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 			life.Created, generation = ch.old.source.Created, ch.old.source.Generation
 		}
 		ch.next.source = Source{
-			ID: id, SourceContent: SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description},
+			ID: id, SourceContent: SourceContent{Type: spec.Type, Name: spec.Name, Description: spec.Description, Settings: settings},
 			Secret: newSecret(), Generation: generation, Lifecycle: life,
 		}
 		ch.addVersion("", "New source.")
@@ -64,7 +74,12 @@ func (c *Catalog) CreateSource(by By, spec SourceSpec) (Task, error) {
 				return err
 			}
 		}
-		return nil
+		for _, s := range ch.next.sorted(false) {
+			if err := c.warnSettings(ch, s.Settings); err != nil {
+				return err
+			}
+		}
+		return c.warnSettings(ch, ch.next.source.Settings)
 	})
 }
 

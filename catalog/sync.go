@@ -22,12 +22,12 @@ func (c *Catalog) engineHas(def *forebay.Definition) bool {
 	return ok && reflect.DeepEqual(have, want)
 }
 
-// defineInEngine gives the engine a definition, also where it may be in the middle of another one; nil ends the source.
+// defineInEngine gives the engine a definition, even if it may be in the middle of a change. Nil ends the source.
 func (c *Catalog) defineInEngine(
 	ctx context.Context, sourceID string, def *forebay.Definition, opts forebay.ApplyOptions,
 ) ([]forebay.TableProblem, error) {
 	if def != nil {
-		return c.eng.Apply(ctx, def, opts)
+		return def.Apply(ctx, opts)
 	}
 	if err := c.eng.Remove(ctx, sourceID); err != nil && !errors.Is(err, forebay.ErrUnknownSource) {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Catalog) restore(ctx context.Context, sourceID string, t *tree) error {
 // syncedAtOnce is how many sources Open defines side by side.
 const syncedAtOnce = 16
 
-// syncAll gives the engine all sources. Several at a time: a target that is away costs each of them a time-out.
+// syncAll gives the engine all sources, several at a time, because a target that is away costs each of them a time-out.
 func (c *Catalog) syncAll() {
 	trees := c.defs.all()
 	problems := make([]error, len(trees))
@@ -119,7 +119,7 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 		case err == nil:
 			return stored, nil
 		case !onOld:
-			c.log.Warn("outcome of a definition change unknown", "source", source, "cause", cause, "next", "it is read back")
+			c.log.Warn("outcome of a definition change unknown", "source", source, "cause", cause, "next", "the definition is read again")
 			onOld = c.restore(ctx, source, ch.old) == nil
 		}
 		select {
@@ -141,7 +141,7 @@ func (c *Catalog) outcome(records map[string][]byte, cause error) (bool, error) 
 	return c.holds(records)
 }
 
-// holds reports whether the store has the records of a commit. Nobody else writes their keys meanwhile: they belong to
+// holds reports whether the store has the records of a commit. No other goroutine writes their keys meanwhile, because they belong to
 // the source whose lock the caller has, or to its task.
 func (c *Catalog) holds(records map[string][]byte) (bool, error) {
 	for _, key := range slices.Sorted(maps.Keys(records)) {
@@ -156,7 +156,7 @@ func (c *Catalog) holds(records map[string][]byte) (bool, error) {
 	return true, nil
 }
 
-// undo puts the engine, the tokens and the tables back to what the catalog says. The repairs repeat what fails of the
+// undo puts the engine, the tokens and the tables back to the state of the catalog. The repairs repeat failed work on the
 // engine and the tables. The caller has claimed the tables.
 func (c *Catalog) undo(ch *change, made []Token, intent *creation) error {
 	source := ch.ref.Source

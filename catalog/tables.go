@@ -5,8 +5,47 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/forebay/forebay"
 )
+
+// A table has a key, which is unique among the tables of all targets. The key is its id
+// if it is in the default target, as in records of earlier releases, else the name of the target, a dot and the id.
+// An id has two dots, and a name has none.
+
+// table returns the key of the table of a sink.
+func (s SinkContent) table() string {
+	if s.Target == "" {
+		return s.TableID
+	}
+	return s.Target + "." + s.TableID
+}
+
+// splitTable returns the target and the id of the table with a key.
+func splitTable(key string) (target, id string) {
+	if strings.Count(key, ".") < 3 {
+		return "", key
+	}
+	target, id, _ = strings.Cut(key, ".")
+	return target, id
+}
+
+// engineTable is the table with a key, without columns.
+func engineTable(key string) forebay.Table {
+	target, id := splitTable(key)
+	return forebay.Table{ID: id, Target: target}
+}
+
+// tableText names the table with a key in messages.
+func tableText(key string) string {
+	target, id := splitTable(key)
+	if target == "" {
+		return fmt.Sprintf("%q", id)
+	}
+	return fmt.Sprintf("%q in target %q", id, target)
+}
 
 // tableClaims keeps changes that run at the same time from each other's tables. Without it a table could be dropped that
 // another change has just found. A table is, at one moment, only one of
@@ -15,7 +54,7 @@ import (
 //   - erasing, by one erasure, which drops it
 //   - undoing, by one failed creation, whose table is removed
 //
-// A change that wants to claim waits for the end of erasing and undoing; it has the lock of its source meanwhile. An erasure
+// A change that wants to claim waits for the end of erasing and undoing. It has the lock of its source meanwhile. An erasure
 // marks its tables and then waits for the claims that were there before, without any lock. So there is no cycle.
 type tableClaims struct {
 	mu      sync.Mutex
@@ -48,7 +87,7 @@ func (t *tableClaims) wait(ctx context.Context, ready func() bool) error {
 	return nil
 }
 
-// letGo wakes everybody who waits. t.mu is held.
+// letGo wakes all waiting goroutines. t.mu is held.
 func (t *tableClaims) letGo() {
 	close(t.changed)
 	t.changed = make(chan struct{})
@@ -60,7 +99,7 @@ func (t *tableClaims) claim(ctx context.Context, tables []string) (release func(
 	defer t.mu.Unlock()
 	if err := t.wait(ctx, func() bool { _, task := t.eraser(tables); return task == "" && !t.isUndone(tables) }); err != nil {
 		if table, task := t.eraser(tables); task != "" {
-			return nil, fmt.Errorf("task %q is erasing table %q: %w", task, table, err)
+			return nil, fmt.Errorf("task %q is erasing table %s: %w", task, tableText(table), err)
 		}
 		return nil, fmt.Errorf("the creation of a table is being undone: %w", err)
 	}
@@ -79,7 +118,7 @@ func (t *tableClaims) claim(ctx context.Context, tables []string) (release func(
 	}, nil
 }
 
-// erase marks the tables of an erasure: nobody claims them until endErasure.
+// erase marks the tables of an erasure. No change claims them until endErasure.
 func (t *tableClaims) erase(task string, tables []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +132,7 @@ func (t *tableClaims) endErasure(task string) {
 	t.letGo()
 }
 
-// erasureOf returns one of some tables that is being erased, and the task; empty when none is.
+// erasureOf returns one of some tables that is being erased, and the task, or empty results when none is.
 func (t *tableClaims) erasureOf(tables []string) (table, task string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +158,7 @@ func (t *tableClaims) unclaimed(ctx context.Context, table string) error {
 	return t.wait(ctx, func() bool { return t.claimed[table] == 0 })
 }
 
-// undo marks the tables of a creation, so that nobody claims them until endUndo. It reports false if a table has more
+// undo marks the tables of a creation, so that no change claims them until endUndo. It reports false if a table has more
 // claims than the caller's own.
 func (t *tableClaims) undo(creation string, tables []string, own int) bool {
 	t.mu.Lock()
@@ -148,7 +187,7 @@ func (t *tableClaims) isUndone(tables []string) bool {
 	return false
 }
 
-// newTables returns the tables that next uses and old does not.
+// newTables returns the keys of the tables that next uses and old does not.
 func newTables(old, next *tree) []string {
 	had := old.tables(false)
 	return slices.DeleteFunc(next.tables(false), func(table string) bool { return slices.Contains(had, table) })

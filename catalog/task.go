@@ -31,7 +31,7 @@ const (
 type Task struct {
 	// ID is Type/branch/source[/sink]/time_random.
 	ID string `json:"id"`
-	// Type is what is done, such as "create.source".
+	// Type is the operation, such as "create.source".
 	Type     string     `json:"type"`
 	SourceID string     `json:"sourceId"`
 	SinkID   string     `json:"sinkId,omitempty"`
@@ -42,29 +42,47 @@ type Task struct {
 	// Result is one sentence after a success, Failure the text for the user after a failure.
 	Result  string `json:"result,omitempty"`
 	Failure string `json:"failure,omitempty"`
-	// Code is set if the request is at fault: the code of an [Error], or [BadRequest] if the target can never have such a table. It
+	// Code is set if the request is at fault. It is the code of an [Error], or [BadRequest] if the target can never have such a table. It
 	// is empty if the same request may succeed later.
 	Code Code `json:"code,omitempty"`
-	// Warnings are problems that somebody must look at although the task has succeeded.
+	// Warnings are problems that a user must look at although the task has succeeded.
 	Warnings []Warning `json:"warnings,omitempty"`
 	// Partial is set if a deletion was made, but something outside the catalog is left. Failure says what.
 	Partial bool `json:"partial,omitempty"`
-	// Rejects is what a replay or discard of rejected records has done, also one that has failed; nil for other tasks.
+	// Rejects is the result of a replay or discard of rejected records, even a failed one. It is nil for other tasks.
 	Rejects *RejectsResult `json:"rejects,omitempty"`
-	// Discard says who discards rejected records and why; nil for other tasks. It is never changed.
+	// Discard says who discards rejected records and why. It is nil for other tasks. It is never changed.
 	Discard *Discard `json:"discard,omitempty"`
-	// Replay is what the replay of an archive reads, and how far it is or was when it ended; nil for other tasks. It is never changed.
+	// Replay is the selection and the progress of the replay of an archive. It is nil for other tasks. It is never changed.
 	Replay *ArchiveReplay `json:"replay,omitempty"`
+
+	owner *tasks // nil in a record
 }
 
-// Warning is about one sink of a change that was made: its table cannot take its rows. They wait in staging until that is fixed,
-// or the sink goes on with its earlier columns if its table grows; the result of the task says which. The other sinks are not
+// Warning is about one sink of a change that was made. Its table cannot take its rows. They wait in staging until that is fixed,
+// or the sink continues with its earlier columns if its table grows. The result of the task says which. The other sinks are not
 // concerned.
 type Warning struct {
 	// SinkID is the sink.
 	SinkID string `json:"sinkId"`
-	// Message is one sentence for the user. It names the table and what is wrong with it.
+	// Message is one sentence for the user. It names the table and its problem.
 	Message string `json:"message"`
+}
+
+// Wait returns the task when it has ended. The error is an [*Error] with the failure of a task that has not succeeded, or the cause of ctx if that
+// ended before. The task continues then. It returns [ErrClosed] if the catalog was closed during an erasure or the replay of an archive, which the next
+// [Open] continues. After a task of another node, this node's engine has the change too, unless it refused it.
+//
+// A task comes from a [Catalog] or [Maintenance]. To wait for a task of which only the id is known, ask for it with Catalog.Task.
+func (t Task) Wait(ctx context.Context) (Task, error) {
+	if t.owner == nil {
+		return t, errors.New("catalog: the task is a copy without its catalog: ask for it with Catalog.Task")
+	}
+	ended, err := t.owner.wait(ctx, t.ID)
+	if err == nil && ended.Status == Failed {
+		err = &Error{Code: ended.Code, Message: ended.Failure, Task: ended.ID}
+	}
+	return ended, err
 }
 
 // Finished tells whether the task has ended.
@@ -79,14 +97,16 @@ const (
 // Time returns the form that the service gives to times, in UTC with milliseconds.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// tasks are the tasks that run or are kept, and what they have reserved. A task is reserved, started and ended, in this
-// order; a change without a task is reserved and released.
+// tasks are the running and the kept tasks, and their reservations. A task is reserved, started and ended, in this
+// order. A change without a task is reserved and released.
 type tasks struct {
 	mu       sync.Mutex
 	closed   bool
 	reserved map[string]string // the task by the entity that it changes; "" for a change without a task
 	byID     map[string]*running
 	work     sync.WaitGroup // what Close waits for
+	// ended, if not nil, is called after a wait for a task that ran elsewhere.
+	ended func(ctx context.Context, task Task)
 }
 
 // running is a task in memory. done is closed when it has ended, or when err says that it has not.
@@ -193,7 +213,7 @@ func (t *tasks) follow(task Task, removed, own bool) {
 	}
 }
 
-// end wakes those who wait for a task. With an error the task has not ended: the catalog was closed before. Whoever sees
+// end wakes the waiters for a task. With an error the task has not ended, because the catalog was closed before. Whoever sees
 // the end of the task can start the next one, and whoever sees the end of Close sees the end of the task.
 func (t *tasks) end(task Task, err error) {
 	t.mu.Lock()
@@ -227,7 +247,29 @@ func (t *tasks) find(id string) (running, error) {
 	if r == nil {
 		return running{}, refuse(TaskNotFound, "Task %q not found: it never was, or it ended long ago. Read the source or sink to see the effect of the task.", id)
 	}
-	return *r, nil
+	found := *r
+	found.task.owner = t
+	return found, nil
+}
+
+// wait returns a task when it has ended, even if it failed.
+func (t *tasks) wait(ctx context.Context, id string) (Task, error) {
+	r, err := t.find(id)
+	if err != nil {
+		return Task{}, err
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return r.task, context.Cause(ctx)
+	}
+	if r, err = t.find(id); err != nil || r.err != nil {
+		return r.task, cmp.Or(err, r.err)
+	}
+	if r.elsewhere && t.ended != nil {
+		t.ended(ctx, r.task)
+	}
+	return r.task, nil
 }
 
 // expire forgets tasks after their retention and returns their keys as records to remove.
@@ -258,6 +300,12 @@ func (t *tasks) close() bool {
 }
 
 func (t Task) ref() Ref { return Ref{t.SourceID, t.SinkID} }
+
+// of returns the task as users get it.
+func (t Task) of(owner *tasks) Task {
+	t.owner = owner
+	return t
+}
 
 func (c *Catalog) newTask(kind string, ref Ref, at time.Time) Task {
 	return newTask(c.opts.BranchID, kind, ref, at)
@@ -294,7 +342,7 @@ func (c *Catalog) submit(by By, kind string, ref Ref, p plan) (Task, error) {
 		defer cancel()
 		c.run(ctx, by, task, hold, p)
 	}()
-	return task, nil
+	return task.of(c.tasks), nil
 }
 
 // check refuses a change that is impossible as things are.
@@ -308,7 +356,7 @@ func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) (*change, error) {
 		return nil, err
 	}
 	if def != nil {
-		for _, p := range c.eng.Accepts(def) {
+		for _, p := range def.Problems() {
 			if ch.refuses(p) {
 				return nil, refuse(BadRequest, "%s", sentence(p.Err))
 			}
@@ -348,7 +396,7 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 	if err != nil {
 		done = task
 		done.Status, done.FinishedAt, done.Failure, done.Code = Failed, now(), c.failure(ctx, err), codeOf(err)
-		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and repeat it")
+		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and retry it")
 		if _, unknown := errors.AsType[*unknownError](err); !unknown { // else the record in the store is the truth
 			end := map[string][]byte{taskKey(task.ID): encode(done)}
 			c.held.end(hold, end)
@@ -363,14 +411,14 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 
 // disown leaves a task to the catalog that has taken over its hold, and follows it from now on.
 func (c *Catalog) disown(task Task) {
-	c.log.Warn("task ended by another node", "task", task.ID, "next", "check why this node was silent")
+	c.log.Warn("task ended by another node", "task", task.ID, "next", "find out why this node was silent")
 	c.tasks.disown(task)
 	if record, err := c.store.Get(taskKey(task.ID)); err == nil && record != nil && json.Unmarshal(record, &task) == nil {
 		c.tasks.follow(task, false, false)
 	}
 }
 
-// codeOf returns the code of a failure; empty when the request is not at fault.
+// codeOf returns the code of a failure, or "" when the request is not at fault.
 func codeOf(err error) Code {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Code
@@ -430,27 +478,6 @@ func (c *Catalog) Task(id string) (Task, error) {
 	return r.task, err
 }
 
-// Wait returns a task when it has ended, or when ctx does. It returns [ErrClosed] if the catalog was closed during an
-// erasure or the replay of an archive, which the next Open continues. After a task of another node the engine of this one has the change too, if it takes it.
-func (c *Catalog) Wait(ctx context.Context, id string) (Task, error) {
-	r, err := c.tasks.find(id)
-	if err != nil {
-		return Task{}, err
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return Task{}, context.Cause(ctx)
-	}
-	if r, err = c.tasks.find(id); err != nil || r.err != nil {
-		return Task{}, cmp.Or(err, r.err)
-	}
-	if r.elsewhere && c.repairs.outOfSyncSince(r.task.SourceID) > 0 {
-		_ = c.syncAgain(ctx, r.task.SourceID) // the sweep logs why, and tries again
-	}
-	return r.task, nil
-}
-
 // loadTasks reads the tasks of earlier openings. Tasks that had not ended count as failed, except erasures and replays of archives.
 func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
@@ -481,7 +508,7 @@ func (c *Catalog) Tasks() []Task {
 	defer c.tasks.mu.Unlock()
 	list := make([]Task, 0, len(c.tasks.byID))
 	for _, r := range c.tasks.byID {
-		list = append(list, r.task)
+		list = append(list, r.task.of(c.tasks))
 	}
 	slices.SortFunc(list, func(a, b Task) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })
 	return list

@@ -13,11 +13,11 @@ import (
 
 // Token lets the target import the rows of one sink.
 type Token struct {
-	// ID names the token; it is no secret.
+	// ID names the token. It is no secret.
 	ID string `json:"id"`
 	// Value is the secret. It is stored and given to drivers by [Catalog.SinkToken], and shown nowhere.
 	Value string `json:"value"`
-	// Bucket is the one that the token may write to.
+	// Bucket is the bucket that the token may write to.
 	Bucket string `json:"bucket"`
 }
 
@@ -30,7 +30,7 @@ func (t Token) GoString() string { return t.String() }
 // Tokens makes the tokens of sinks. Implementations must be safe for concurrent use.
 type Tokens interface {
 	// CreateToken makes a token that may write to the bucket and read all file uploads, and does not expire. After a
-	// failure whose outcome is unknown the token may exist; the catalog then asks for another.
+	// failure whose outcome is unknown the token may exist. The catalog then asks for another.
 	CreateToken(ctx context.Context, description, bucket string) (Token, error)
 	// DeleteToken deletes a token. One that is gone already is no error.
 	DeleteToken(ctx context.Context, id string) error
@@ -52,7 +52,7 @@ type retired struct {
 	At     time.Time `json:"at"`
 }
 
-// retiredFor is longer than rows are kept in staging: after it nothing can need the token.
+// retiredFor is longer than rows are kept in staging. After it nothing can need the token.
 const retiredFor = 8 * 24 * time.Hour
 
 // retiredTokens are the tokens that are still to be deleted.
@@ -81,8 +81,8 @@ func (r *retiredTokens) all() []retired {
 	return slices.Collect(maps.Values(r.byID))
 }
 
-// renewTokens gives every sink that takes events after the change a token for its bucket. It returns the tokens that it
-// made and those that nobody needs any more.
+// renewTokens gives every sink that accepts events after the change a token for its bucket. It returns the tokens that it
+// made and the tokens that no sink needs any longer.
 func (c *Catalog) renewTokens(ctx context.Context, ch *change) (made []Token, gone []retired, err error) {
 	old, next, source := ch.old, ch.next, ch.ref.Source
 	retire := func(s *Sink) {
@@ -128,7 +128,7 @@ func (c *Catalog) deleteTokens(made []Token) error {
 	return errors.Join(problems...)
 }
 
-// SinkToken returns the token that imports the rows of a sink: its own or, for the remaining rows of a sink that takes no
+// SinkToken returns the token that imports the rows of a sink. This is its own token or, for the remaining rows of a sink that accepts no
 // events, the last one it had. It reports false if there is none.
 func (c *Catalog) SinkToken(sourceID, sinkID string) (Token, bool) {
 	if t := c.defs.get(sourceID); t != nil {
@@ -161,7 +161,7 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {
-			c.log.Warn("token of a sink not deleted", "token", r.Token.ID, "cause", err, "next", "it is retried until it succeeds")
+			c.log.Warn("token of a sink not deleted", "token", r.Token.ID, "cause", err, "next", "it is retried automatically")
 			continue
 		}
 		if err := c.store.Commit(map[string][]byte{retiredKey(r.Token.ID): nil}); err != nil {

@@ -11,15 +11,15 @@ import (
 // Adopt watches all instances and adopts each whose owner falls silent, until ctx ends or own, the Keeper of this node's own instance.
 // It returns own.Err.
 //
-// For each instance that it adopts it calls restore in a goroutine of its own, with a Keeper that holds a new epoch in the state
+// For each instance that it adopts it calls restore in a separate goroutine, with a Keeper that holds a new epoch in the state
 // Adopting. The ctx of restore ends with that Keeper, too. Adopt closes the Keeper when restore has returned. An instance that is not
-// [Drained], [Retired] or [Damaged] by then falls silent again, and somebody adopts it. Adopt waits for all calls of restore before
+// [Drained], [Retired] or [Damaged] by then falls silent again, and a candidate adopts it. Adopt waits for all calls of restore before
 // it returns.
 //
 // Silence is what this process measures on its own monotonic clock while one version of a record stands, and only over intervals
 // at both ends of which a beat of own succeeded at the first attempt. Otherwise a store of owners that is away for a lease would make
 // every node adopt every other. An instance is adopted after one lease of silence, its owner's or this node's if that is longer,
-// by replacing exactly the version that was silent: an owner that has beaten meanwhile keeps its instance, and of several candidates
+// by replacing exactly the version that was silent. An owner that has beaten meanwhile keeps its instance, and of several candidates
 // one wins. The instances that own's node had before it lost its disk are adopted in the same way.
 func Adopt(ctx context.Context, own *Keeper, restore func(context.Context, *Keeper)) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -50,7 +50,7 @@ func Adopt(ctx context.Context, own *Keeper, restore func(context.Context, *Keep
 	}
 }
 
-// candidate is the state of one Adopt. Its goroutine alone uses it, except for what a comment says otherwise.
+// candidate is the state of one Adopt. Its goroutine alone uses it, except where a comment says otherwise.
 type candidate struct {
 	own        *Keeper
 	restore    func(context.Context, *Keeper)
@@ -64,23 +64,23 @@ type candidate struct {
 	probed time.Time
 }
 
-// silence is what a candidate knows about the owner of an instance.
+// silence is a candidate's knowledge of the owner of an instance.
 type silence struct {
 	owner   Owner
 	version Version
 	since   time.Time // when this version was seen
 	lasted  time.Duration
-	// unsure: this process may have adopted the instance without an answer.
+	// unsure says that this process may have adopted the instance without learning it.
 	unsure bool
 }
 
-// watch hands on the changes of all records. It runs in a goroutine of its own.
+// watch forwards the changes of all records. It runs in its own goroutine.
 func (c *candidate) watch(ctx context.Context, changes chan<- Versioned) {
 	for warned := false; ; {
 		for v, err := range c.own.owners.Watch(ctx, ownerPrefix) {
 			if err != nil {
 				if !warned && ctx.Err() == nil {
-					c.own.opts.Logger.Warn("records of owners not watched", "cause", err, "next", "it is retried until it succeeds")
+					c.own.opts.Logger.Warn("records of owners not watched", "cause", err, "next", "it is retried automatically")
 				}
 				warned = true
 				break
@@ -165,7 +165,7 @@ func (c *candidate) silent(instance string, s *silence) bool {
 
 func (c *candidate) lease(s *silence) time.Duration { return max(s.owner.Lease, c.own.opts.Lease) }
 
-// untilProbe returns when to probe: often enough that an interval counts, and when a silence has lasted long enough.
+// untilProbe returns when to probe, often enough that an interval counts, and when a silence has lasted long enough.
 func (c *candidate) untilProbe() time.Duration {
 	wait := c.own.opts.Lease / 4
 	for instance, s := range c.seen {
@@ -176,7 +176,7 @@ func (c *candidate) untilProbe() time.Duration {
 	return max(wait, c.own.opts.Lease/48)
 }
 
-// adopt tries once to take over an instance. It returns false if the store of owners did not answer: then nothing is tried until a
+// adopt tries once to take over an instance. It returns false if the store of owners did not respond. Then it tries nothing until a
 // probe succeeds.
 func (c *candidate) adopt(ctx context.Context, instance string, s *silence) bool {
 	k := newKeeper(c.own.owners, instance, c.own.session, c.own.opts)
@@ -206,7 +206,7 @@ func (c *candidate) adopt(ctx context.Context, instance string, s *silence) bool
 	return true
 }
 
-// run calls restore for an adopted instance. It runs in a goroutine of its own.
+// run calls restore for an adopted instance. It runs in a separate goroutine.
 func (c *candidate) run(ctx context.Context, k *Keeper) {
 	defer k.Close()
 	ctx, cancel := context.WithCancel(ctx)

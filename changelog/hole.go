@@ -25,7 +25,7 @@ func (e *HoleError) Error() string {
 // Unwrap returns [ErrHole].
 func (e *HoleError) Unwrap() error { return ErrHole }
 
-// Elector is a [Log] whose streams have replicas, one of which leads. [OpenAppender] and [Batches] use it when they come to a hole: the
+// Elector is a [Log] whose streams have replicas, one of which leads. [OpenAppender] and [Batches] use it when they find a hole, because the
 // replica that leads may have lost what others have.
 type Elector interface {
 	// Leaders makes one after the other of the replicas lead that do not lead now, and yields the name of each when it does. What Read
@@ -34,8 +34,8 @@ type Elector interface {
 	Leaders(ctx context.Context, instance string) iter.Seq2[string, error]
 }
 
-// withAnyLeader calls read until it comes to no hole, with each replica of the stream as the leader. An error is ErrHole only if none of
-// them has what is missing: one that cannot be asked, or does not answer, may have it.
+// withAnyLeader calls read until it finds no hole, with each replica of the stream as the leader. An error is ErrHole only if none of
+// them has the missing part. A replica that cannot be asked, or does not respond, may have it.
 func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.Logger, read func() error) error {
 	err := read()
 	elector, ok := log.(Elector)
@@ -48,12 +48,12 @@ func withAnyLeader(ctx context.Context, log Log, instance string, logger *slog.L
 			unasked = errors.Join(unasked, failed)
 			continue
 		}
-		logger.Warn("log has a hole", "leader", leader, "cause", err, "next", "it is read with another leader; check the disks of the servers")
+		logger.Warn("log has a hole", "leader", leader, "cause", err, "next", "the log is read again from a different leader; check the disks of the servers")
 		again := read()
 		switch {
 		case errors.Is(again, ErrHole):
 			err = again
-		case errors.Is(again, context.DeadlineExceeded) && ctx.Err() == nil: // it leads, or did for a moment, and does not answer
+		case errors.Is(again, context.DeadlineExceeded) && ctx.Err() == nil: // it leads, or did for a moment, and does not respond
 			unasked = errors.Join(unasked, again)
 		default:
 			return again

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Keeper holds an instance for this process: it beats, which is what keeps others from adopting the instance. [Take] and [Adopt]
+// Keeper holds an instance for this process. It beats, which keeps others from adopting the instance. [Take] and [Adopt]
 // make one. All methods may be called concurrently.
 //
-// A lease decides when a node stops and when another one begins. It is never what keeps rows safe: the log is, because it refuses
+// A lease decides when a node stops and when another node begins. It is never what keeps rows safe. The log does that, because it refuses
 // or voids what an earlier epoch appends. Each side measures on its own monotonic clock. The owner stops one lease after it began
 // its last successful beat, the adopter begins one lease or more after it saw that beat. So their times overlap by no more than
-// what the owner's clock loses against the adopter's during one lease, 1.2 ms for clocks 100 ppm apart, and by what passes
-// between Valid and what the caller does then.
+// the time the owner's clock loses against the adopter's during one lease, 1.2 ms for clocks 100 ppm apart, and by the time
+// between Valid and the caller's next action.
 type Keeper struct {
 	owners   Owners
 	instance string
@@ -27,9 +27,9 @@ type Keeper struct {
 
 	// born is where until begins, on the monotonic clock.
 	born  time.Time
-	until atomic.Int64 // the end of the lease; 0: there is none
+	until atomic.Int64 // the end of the lease; 0 if there is none
 
-	// last is held, for those who do not have the turn.
+	// last is held, for goroutines without the turn.
 	last     atomic.Pointer[Owner]
 	released atomic.Uint64
 	// states is what States returns.
@@ -40,17 +40,17 @@ type Keeper struct {
 	cancel     context.CancelCauseFunc
 	background sync.WaitGroup
 
-	// turn is held by the one who writes the record, through the calls of the store of owners, and guards what follows.
+	// turn is held by the goroutine that writes the record, through the calls of the store of owners, and guards what follows.
 	turn chan struct{}
 	// held is the newest record that this process knows to be its own, and at the version that the next write replaces. That may
-	// be the version of a record that is not its own: see look.
+	// be the version of a record that is not its own. See look.
 	held Owner
 	at   Version
-	// back: the record at that version is not of this session, although its epoch is not higher.
+	// back says that the record at that version is not of this session, although its epoch is not higher.
 	back bool
 	beat uint64
-	// claimed: the record of eras has a claim of this process for the name. unsure: a write of a record where there was none may still
-	// be on its way.
+	// claimed says that the record of eras has a claim of this process for the name. unsure says that a write of a record where there was
+	// none may still be on its way.
 	claimed, unsure bool
 	// failing is when the first of the attempts failed that have failed since the last success.
 	failing time.Time
@@ -77,8 +77,8 @@ func newKeeper(owners Owners, instance, session string, opts LeaseOptions) *Keep
 }
 
 // Take makes this node the owner of an instance whose local store it has. local is the highest epoch that the store knows of, 0 for
-// a new instance; Take chooses a higher one. It does not wait for silence: a node that comes back with its disk is faster than
-// those who would adopt. Take repeats until it succeeds, ctx ends, or the answer is final: a [FencedError], or a record that this
+// a new instance. Take chooses a higher one. It does not wait for silence. A node that returns with its disk is faster than
+// its would-be adopters. Take repeats until it succeeds, ctx ends, or the result is final: a [FencedError], or a record that this
 // release cannot read.
 //
 // An instance that another node has adopted is fenced even if that node is away, because its rows may have moved on without this
@@ -102,7 +102,7 @@ func Take(ctx context.Context, owners Owners, instance string, local uint64, opt
 	return k, nil
 }
 
-// prepare prepares the first write of Take. It decides nothing by reading: if what it read is old, that write is lost.
+// prepare prepares the first write of Take. It decides nothing by reading. If its read is old, that write is lost.
 func (k *Keeper) prepare(ctx context.Context) error {
 	found, version, err := k.read(ctx)
 	// The process may have ended before the epoch that it wrote was in the local store.
@@ -151,8 +151,8 @@ func (k *Keeper) keep() {
 // Left is how much of the lease is left, below 0 when it has ended.
 func (k *Keeper) Left() time.Duration { return time.Duration(k.until.Load()) - time.Since(k.born) }
 
-// Valid reports whether the lease lasts. It is made for the hot path: one atomic load and the clock. A process that stands still
-// behind a Valid that was true does not notice: the log finds that out.
+// Valid reports whether the lease lasts. It is made for the hot path and costs one atomic load and a look at the clock. A process that stands still
+// after a Valid that was true does not notice. The log finds that out.
 func (k *Keeper) Valid() bool { return k.until.Load() > int64(time.Since(k.born)) }
 
 // Instance returns the name of the instance.
@@ -171,13 +171,13 @@ func (k *Keeper) SetReleased(number uint64) {
 	}
 }
 
-// Done is closed when the Keeper has ended: it was closed, or Err says who owns the instance now.
+// Done is closed when the Keeper has ended. Either it was closed, or Err says who owns the instance now.
 func (k *Keeper) Done() <-chan struct{} { return k.ctx.Done() }
 
 // Err returns nil until Done is closed, and then why: a [FencedError] that is final, or that the Keeper was closed.
 func (k *Keeper) Err() error { return context.Cause(k.ctx) }
 
-// Close stops to beat and waits until nothing is under way. The record stays: the node may come back and Take the instance, and
+// Close stops beating and waits until no write is in progress. The record stays. The node may come back and Take the instance, and
 // others adopt it after the lease.
 func (k *Keeper) Close() {
 	k.cancel(errClosed)
@@ -258,7 +258,7 @@ func (k *Keeper) repeat(ctx context.Context, try func() error) error {
 	return context.Cause(k.ctx)
 }
 
-// step makes one attempt and looks what is there if it fails.
+// step makes one attempt and reads the record if it fails.
 func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error) error {
 	err := k.attempt(ctx, raise, change)
 	if err == nil {
@@ -274,7 +274,7 @@ func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error
 	if k.failing.IsZero() && !errors.Is(err, ErrLost) && k.ctx.Err() == nil {
 		k.failing = time.Now()
 		k.opts.Logger.Warn("record of the instance not written",
-			"instance", k.instance, "left", k.Left(), "cause", err, "next", "check that a majority of the servers runs before the lease ends")
+			"instance", k.instance, "left", k.Left(), "cause", err, "next", "before the lease ends, check that a majority of the servers is running")
 	}
 	if lookErr := k.look(ctx); lookErr != nil {
 		return errors.Join(err, lookErr)
@@ -282,7 +282,7 @@ func (k *Keeper) step(ctx context.Context, raise bool, change func(*Owner) error
 	return err
 }
 
-// attempt tries once to replace the record by the one that this process holds, with its change.
+// attempt tries once to replace the record by the record that this process holds, with its change.
 func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) error) error {
 	next := k.held
 	next.Released = k.released.Load()
@@ -326,8 +326,8 @@ func (k *Keeper) attempt(ctx context.Context, raise bool, change func(*Owner) er
 	return nil
 }
 
-// look finds the version for the next attempt, after one that was lost or whose answer is unknown. What it reads may be old, so it
-// decides one thing alone: a higher epoch of another process is final, because an old record has a lower one.
+// look finds the version for the next attempt, after one that was lost or whose result is unknown. Its read may be old, so it
+// decides only that a higher epoch of another process is final, because an old record has a lower one.
 func (k *Keeper) look(ctx context.Context) error {
 	found, version, err := k.read(ctx)
 	own := found.Session == k.session
@@ -341,10 +341,10 @@ func (k *Keeper) look(ctx context.Context) error {
 			return err
 		}
 	case own && found.Beat > k.held.Beat:
-		// A write whose answer was lost. The next attempt confirms it.
+		// A write whose response was lost. The next attempt confirms it.
 		k.held = found
 	}
-	// Everything else is old, or the store of owners went back. If the next attempt succeeds, it did: what this process held is
+	// Everything else is old, or the store of owners went back. If the next attempt succeeds, it did. What this process held is
 	// written again, with a higher epoch if another process's record stands there.
 	k.at, k.back = version, !own
 	return nil
@@ -373,7 +373,7 @@ func (k *Keeper) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() { stop(); cancel() }
 }
 
-// fenced ends the Keeper for good.
+// fenced ends the Keeper permanently.
 func (k *Keeper) fenced(found Owner) error {
 	err := &FencedError{Instance: k.instance, Epoch: k.held.Epoch, Owner: found}
 	k.until.Store(0)

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Owner is the record of an instance in [Owners]: who owns it, and what an adopter has to know. Its key is [OwnerKey]. It is
-// never deleted while the instance has rows, because the epoch would begin again. [Forget] deletes those of retired instances.
+// Owner is the record of an instance in [Owners]: its owner, and the facts that an adopter needs. Its key is [OwnerKey]. It is
+// never deleted while the instance has rows, because the epoch would begin again. [Forget] deletes the records of retired instances.
 type Owner struct {
-	// Node is the name of the owner. It stays the same when the node restarts, also with an empty disk.
+	// Node is the name of the owner. It stays the same when the node restarts, even with an empty disk.
 	Node string
-	// Session is random and new for each process of a node. By it a process tells its own write, whose answer was lost, from
+	// Session is random and new for each process of a node. By it a process tells its own write, whose response was lost, from
 	// the write of another process that has, or had, the same name.
 	Session string
-	// Epoch counts the owners of the instance, from 1: each restart and each adoption raises it.
+	// Epoch counts the owners of the instance, from 1. Each restart and each adoption raises it.
 	Epoch uint64
-	// State is what the owner does with the instance.
+	// State is the state of the instance under its owner.
 	State OwnerState
 	// Beat grows with each write of a session.
 	Beat uint64
 	// Lease is how long the owner may stay silent before another node adopts the instance.
 	Lease time.Duration
-	// Log is the ID of the stream: see [Stat].
+	// Log is the ID of the stream. See [Stat].
 	Log string
-	// Generation counts the logs of the instance, from 0. The owner begins another one where the one before is lost or went back: see
+	// Generation counts the logs of the instance, from 0. The owner begins a new one if the previous one is lost or went back. See
 	// [Owner.LogName].
 	Generation uint64
-	// Start is the number of the last batch that is in front of the log of this generation. The checkpoint has it. The first log of an
+	// Start is the number of the last batch before the log of this generation. The checkpoint has it. The first log of an
 	// instance begins with batch 1.
 	Start uint64
 	// Checkpoint names the newest checkpoint. It has everything up to CheckpointPosition.
@@ -39,19 +39,19 @@ type Owner struct {
 	// Released is the number of a batch that was acknowledged. Later ones may be, too. A log that ends before it has lost
 	// acknowledged rows.
 	Released uint64
-	// GivenUp lets an adopter go on without what it cannot read of log and checkpoint: see [GiveUp]. The adopter that has done that takes it back.
+	// GivenUp lets an adopter continue without the unreadable part of log and checkpoint (see [GiveUp]). The adopter that has done so clears it.
 	GivenUp bool
 	// Lost is how many batches were acknowledged and are missing since the instance was given up, at least.
 	Lost uint64
 	// RetiredAt is when the instance became [Retired], by the clock of the node that wrote it. It says how long an operator can still see the
 	// record, and nothing else depends on it.
 	RetiredAt time.Time
-	// Adopted is where the first adopter found the end of the log, nil before that. Batches of the owner before behind it are void.
+	// Adopted is where the first adopter found the end of the log, nil before that. Later batches of the previous owner are void.
 	Adopted *LogEnd
-	// MovedTo is the instance to which the rejected records of this one have moved; empty: they are here. The adopter writes it once, when copies
-	// of all of them are in the log of that instance. From then on those copies are the records.
+	// MovedTo is the instance to which the rejected records of this one have moved. Empty means that they are here. The adopter writes it
+	// once, when copies of all of them are in the log of that instance. From then on those copies are the records.
 	MovedTo string
-	// Arrived: the records are in the quarantines of MovedTo, so no node needs this record to decide about them.
+	// Arrived says that the records are in the quarantines of MovedTo, so no node needs this record to decide about them.
 	Arrived bool
 
 	format int
@@ -61,7 +61,7 @@ type Owner struct {
 
 // LogEnd is the end of a log as an owner found it.
 type LogEnd struct {
-	// Number of the last batch, and the chain behind it.
+	// Number of the last batch, and the chain after it.
 	Number uint64 `json:"number"`
 	Chain  uint64 `json:"chain"`
 }
@@ -69,17 +69,17 @@ type LogEnd struct {
 // ownerFormat is the format of the record that this release writes, and the newest that it reads.
 //
 // A release keeps the members that it does not know when it writes the record again. In a rolling upgrade nodes of two releases
-// adopt instances of each other, and neither may lose what the other one needs. To refuse such a record would leave the instances of
+// adopt instances of each other, and neither may lose members that the other one needs. To refuse such a record would leave the instances of
 // upgraded nodes without adopters until the upgrade ends.
 //
-// A member that an older release must not ignore raises the format. A record of a newer format is refused, but its epoch is read: a
+// A member that an older release must not ignore raises the format. A record of a newer format is refused, but its epoch is read, because a
 // node is fenced by a newer one as well. Name, type and meaning of node, session and epoch are therefore the same in all formats.
 //
-// Format 2 has generation and start. A record without them is written in format 1: they came later, and instances that never lost a log
-// stay readable for older releases. Format 3 has moved_to: a release that ignored it would offer the rejected records a second time.
+// Format 2 has generation and start. A record without them is written in format 1. Both fields are newer, and instances that never lost a log
+// stay readable for older releases. Format 3 has moved_to. A release that ignored it would offer the rejected records a second time.
 const ownerFormat = 3
 
-// OwnerState says what the owner of an instance does with it.
+// OwnerState is the state of an instance under its owner.
 //
 //	         Take              silence               Update               Update              Update
 //	(none) --------> Owned --------------> Adopting ----------> Draining ----------> Drained ----------> Retired
@@ -90,24 +90,24 @@ const ownerFormat = 3
 //	                 |                                                |
 //	                 +--------------------- Update -------------------+
 //
-// Silence is a candidate's decision (see [Adopt]). It raises the epoch, also from Adopting to Adopting when the adopter falls
+// Silence is a candidate's decision (see [Adopt]). It raises the epoch, even from Adopting to Adopting when the adopter falls
 // silent too. Update is the owner's decision. [Readmit] is an operator's, and leads from Damaged back to Owned. So is [GiveUp], which leads from Damaged,
 // Adopting or Draining to Adopting.
 type OwnerState string
 
 // The states of an instance.
 const (
-	// Owned: the node takes new rows for it.
+	// Owned means that the node takes new rows for it.
 	Owned OwnerState = "owned"
-	// Adopting: another node restores it from checkpoint and log.
+	// Adopting means that another node restores it from checkpoint and log.
 	Adopting OwnerState = "adopting"
-	// Draining: its rows move to their tables. It takes no new ones.
+	// Draining means that its rows move to their tables. It accepts no new rows.
 	Draining OwnerState = "draining"
-	// Drained: it has no rows any more. Its log and its checkpoints may be deleted.
+	// Drained means that it no longer has rows. Its log and its checkpoints may be deleted.
 	Drained OwnerState = "drained"
-	// Retired: log and checkpoints are deleted.
+	// Retired means that log and checkpoints are deleted.
 	Retired OwnerState = "retired"
-	// Damaged: log or checkpoint cannot be read without a hole. Nobody adopts it and everything is kept until an operator
+	// Damaged means that log or checkpoint cannot be read without a hole. No node adopts it and everything is kept until an operator
 	// calls [Readmit] or [GiveUp].
 	Damaged OwnerState = "damaged"
 )
@@ -134,8 +134,8 @@ func (s OwnerState) canBecome(next OwnerState) bool {
 
 const ownerPrefix = "i."
 
-// LogName returns the name under which [Log] has the log of an instance: the instance itself, and with _g and the number behind it from
-// the second generation on. A name is never used for a second log: what was held up on its way to a log that was lost must not reach the
+// LogName returns the name under which [Log] has the log of an instance: the instance itself, followed by _g and the number from
+// the second generation on. A name is never used for a second log. Records delayed on their way to a lost log must not reach the
 // next one.
 func (o Owner) LogName(instance string) string {
 	if o.Generation == 0 {
@@ -152,7 +152,7 @@ type member struct {
 	value any
 }
 
-// members are listed in the order in which they are read: first what is the same in all formats. With every they include those that only some
+// members are listed in the order in which they are read, first the members common to all formats. With every they include the members that only some
 // records have, and that a release which does not know them keeps.
 func (o *Owner) members(every bool) []member {
 	all := []member{
@@ -223,7 +223,7 @@ func (o *Owner) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &o.rest); err != nil {
 		return err
 	}
-	o.format = ownerFormat // so that all members are read; the record says which one it has
+	o.format = ownerFormat // so that all members are read. The record says which one it has
 	members := o.members(true)
 	o.format = 0
 	for _, m := range members {
@@ -250,7 +250,7 @@ func (o *Owner) check() error {
 	case !o.State.live() && o.State != Drained && o.State != Retired && o.State != Damaged:
 		return fmt.Errorf("its state is %q", o.State)
 	case o.Generation == 0 && o.Start > 0:
-		return fmt.Errorf("its first log begins behind batch %d", o.Start)
+		return fmt.Errorf("its first log begins after batch %d", o.Start)
 	case o.Lease <= 0:
 		return fmt.Errorf("its lease is %s", o.Lease)
 	}

@@ -84,7 +84,7 @@ func TestOwnerRefusesWhatItCannotJudge(t *testing.T) {
 	for _, tt := range []struct{ old, now, want string }{
 		{`"format":1`, `"format":4`, "format is 4"},
 		{`"format":1`, `"format":2,"generation":1,"start":"7"`, `member "start"`},
-		{`"format":1`, `"format":2,"start":7`, "behind batch 7"},
+		{`"format":1`, `"format":2,"start":7`, "after batch 7"},
 		{`"format":1,`, ``, "no format"},
 		{`"node":"a"`, `"node":""`, "who owns"},
 		{`"session":"s"`, `"session":null`, "who owns"},

@@ -10,7 +10,7 @@ import (
 )
 
 // Point is the end of a batch that counts. Whoever has applied the batches up to it continues there. The zero Point is the start
-// of a log. A log that was begun behind a checkpoint starts with the batch behind it: its start has the Number and Chain of the
+// of a log. A log that was begun after a checkpoint starts with the next batch. Its start has the Number and Chain of the
 // checkpoint, and nothing else.
 type Point struct {
 	// Position of the last part of the batch.
@@ -28,12 +28,12 @@ type StoredBatch struct {
 	Data []byte // of all parts together
 }
 
-// Batches yields in order the batches behind a point that count, up to the end of the log when it was called. It skips what is void
+// Batches yields in order the batches after a point that count, up to the end of the log when it was called. It skips void records
 // and nothing else (see the package comment for the rule). It ends with [ErrWentBack] if the log no longer has the batch of
 // the point, with a [*HoleError] where an entry does not fit, and with the errors of [Log.Read]. It ends with [ErrHole] only when all
 // replicas of an [Elector] have the hole.
 //
-// The last batches may still become void if an older writer is not fenced: see [OpenAppender] for an end that is certain.
+// The last batches may still become void if an older writer is not fenced. See [OpenAppender] for an end that is certain.
 func Batches(ctx context.Context, log Log, instance string, after Point) iter.Seq2[StoredBatch, error] {
 	return func(yield func(StoredBatch, error) bool) {
 		at := after
@@ -67,7 +67,7 @@ type reader struct {
 	at    Point  // the last batch that counts
 	epoch uint64 // the highest so far
 	node  string // whose it is
-	// The parts so far of the batch that follows, and the chain behind them.
+	// The parts so far of the batch that follows, and the chain after them.
 	parts [][]byte
 	of    int
 	chain uint64
@@ -90,7 +90,7 @@ func (r *reader) add(e Entry) (b StoredBatch, complete bool, err error) {
 		r.dropParts()
 	}
 	if e.Epoch < r.epoch || e.Node != r.node {
-		return b, false, nil // void: a fenced writer, or one that came second to its epoch
+		return b, false, nil // void: a fenced writer, or the second writer of its epoch
 	}
 	switch e.Kind {
 	case Opened: // drivers may append it more than once
@@ -134,9 +134,9 @@ func (r *reader) dropParts() {
 	r.parts, r.chain = r.parts[:0], r.at.Chain
 }
 
-// entriesBehind yields the entries behind a point. It reads the entry of the point as well, to see that the log still has it. A log
-// that was trimmed up to there cannot show it, and the next batch must then fit its chain. The log is known to reach end: if that is
-// behind the point, a read that stops in front of the point proves nothing.
+// entriesBehind yields the entries after a point. It reads the entry of the point as well, to see that the log still has it. A log
+// that was trimmed up to there cannot show it, and the next batch must then fit its chain. The log is known to reach end. If end is
+// after the point, a read that stops before the point proves nothing.
 func entriesBehind(ctx context.Context, log Log, instance string, p Point, end Position) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		found, trimmed := p.Position == 0, false
@@ -166,7 +166,7 @@ func entriesBehind(ctx context.Context, log Log, instance string, p Point, end P
 				}
 			}
 		case !found && end <= p.Position:
-			yield(Entry{}, fmt.Errorf("%w: it ends in front of position %d with batch %d", ErrWentBack, p.Position, p.Number))
+			yield(Entry{}, fmt.Errorf("%w: it ends before position %d with batch %d", ErrWentBack, p.Position, p.Number))
 		}
 	}
 }

@@ -22,15 +22,15 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 		if a.State().Released != before {
 			delay = a.opts.RetryMin
 		}
-		// Nothing was sent again inside of the session. A new epoch, and what the log has in front of its marker, decide.
+		// Nothing was sent again inside of the session. A new epoch, and the log's records before its marker, decide.
 		for w = nil; w == nil; {
 			if final(err) {
 				a.end(err)
-				a.opts.Logger.Error("log closed for appends", "cause", err, "next", "read the cause; a node opens again by itself")
+				a.opts.Logger.Error("log closed for appends", "cause", err, "next", "read the cause; the node reopens automatically")
 				return
 			}
 			if ctx.Err() == nil && a.setState(Suspect, err) {
-				a.opts.Logger.Warn("log failed", "cause", err, "next", "check that a majority of the servers runs")
+				a.opts.Logger.Warn("log failed", "cause", err, "next", "check that a majority of the servers is running")
 			}
 			select {
 			case <-time.After(delay):
@@ -87,8 +87,8 @@ func (a *Appender) open(ctx context.Context, apply func(context.Context, StoredB
 	return w, nil
 }
 
-// catchUp reads from the last batch that was released up to the marker. What counts there counts for good, so it is released at once.
-// What is missing is certain at the marker alone: everything in front of it stays, and what older writers append behind it is void.
+// catchUp reads from the last batch that was released up to the marker. A batch that counts there counts permanently, so it is released at once.
+// Missing batches are certain only at the marker. Everything before it stays, and records of older writers after it are void.
 func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, apply func(context.Context, StoredBatch) error) error {
 	at := a.State().Released
 	if marker <= at.Position {
@@ -125,7 +125,7 @@ func (a *Appender) catchUp(ctx context.Context, marker Position, epoch uint64, a
 	return fmt.Errorf("the log was read up to batch %d and not to its marker at position %d: %w", r.at.Number, marker, ErrUnknown)
 }
 
-// settle takes the next batch that the log has: one that waits for it is released, one that the store lacks is applied.
+// settle takes the next batch that the log has. A batch that waits for it is released, and one that the store lacks is applied.
 func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context.Context, StoredBatch) error) error {
 	a.mu.Lock()
 	var p *Pending
@@ -137,7 +137,7 @@ func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context
 	case p != nil && p.chain() == b.Chain:
 		return a.release(b.Point)
 	case p != nil || apply == nil || b.Number+1 == a.opts.Store.Number && b.Chain != a.opts.Store.Before:
-		return fmt.Errorf("%w: batch %d of node %s, epoch %d, is not the one of this store", ErrFenced, b.Number, b.Node, b.Epoch)
+		return fmt.Errorf("%w: batch %d of node %s, epoch %d, is not the batch of this store", ErrFenced, b.Number, b.Node, b.Epoch)
 	case b.Number <= a.opts.Store.Number:
 		// The store has it, and Local does not yield it.
 	default:
@@ -155,12 +155,12 @@ func (a *Appender) settle(ctx context.Context, b StoredBatch, apply func(context
 type flight struct {
 	ticket Ticket
 	kind   Kind
-	batch  Point // its position comes with the answer
+	batch  Point // its position arrives with the response
 	ends   bool  // the part is the last of its batch
 }
 
-// session appends what is queued and releases it in order, until the first error. Nothing is released behind an error, even
-// where a later append succeeds: the log may have taken that behind the marker of another owner.
+// session appends the queued batches and releases them in order, until the first error. Nothing is released after an error, even
+// where a later append succeeds, because the log may have stored it after the marker of another owner.
 func (a *Appender) session(ctx context.Context, w Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, a.wake)()
@@ -193,7 +193,7 @@ func (a *Appender) send(ctx context.Context, w Writer, flights chan<- flight) {
 	}
 }
 
-// collect waits for one part after the other and releases what they complete.
+// collect waits for one part after the other and releases the batches that they complete.
 func (a *Appender) collect(ctx context.Context, flights <-chan flight) error {
 	for f := range flights {
 		position, err := f.ticket.Wait(ctx)

@@ -26,9 +26,9 @@ func (n *Node) connect(ctx context.Context) (err error) {
 		return err
 	}
 	// A way that swallows everything breaks no connection. The client asks for a sign of life and goes to another server, within half of the
-	// lease; its own default is six minutes.
+	// lease. Its own default is six minutes.
 	options := []nats.Option{nats.PingInterval(cmp.Or(n.opts.Lease, instance.DefaultLease) / 6), nats.MaxPingsOutstanding(2), nats.Name(driver.Product() + " " + n.opts.Node)}
-	// A refusal of the user may pass, as an operator repairs it. The client's default is to close for good after the second one.
+	// A refusal of the user may pass, as an operator repairs it. The client's default is to close permanently after the second refusal.
 	options = append(options, nats.IgnoreAuthErrorAbort())
 	log := &connectionLog{log: n.log}
 	options = append(options, log.options()...)
@@ -68,7 +68,7 @@ type connectionLog struct {
 	last             error // since there was a connection
 }
 
-// sayAgain is how long an error of the same kind is not logged again: each server is tried every few seconds.
+// sayAgain is how long an error of the same kind is not logged again, because each server is tried every few seconds.
 const sayAgain = time.Minute
 
 func (l *connectionLog) options() []nats.Option {
@@ -77,7 +77,7 @@ func (l *connectionLog) options() []nats.Option {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { l.failed(err) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if !c.IsClosed() {
-				l.log.Warn("connection to a server lost", "cause", err, "next", "it is retried until it succeeds")
+				l.log.Warn("connection to a server lost", "cause", err, "next", "it is retried automatically")
 			}
 		}),
 		nats.ConnectHandler(l.connected),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
+	"github.com/forebay/forebay/internal/program/refusal"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
@@ -22,23 +23,23 @@ type Loss struct {
 	// Node had the instance last, and State is what its record says.
 	Node  string               `json:"node"`
 	State changelog.OwnerState `json:"state"`
-	// CanGiveUp: GiveUp accepts the state. The fields behind it are empty otherwise.
+	// CanGiveUp: GiveUp accepts the state. The fields after it are empty otherwise.
 	CanGiveUp bool `json:"canGiveUp"`
-	// Acknowledged is the last batch that the record knows as acknowledged: there may be more, of up to a third of a lease. Checkpoint is the last
+	// Acknowledged is the last batch that the record knows as acknowledged. There may be more, of up to a third of a lease. Checkpoint is the last
 	// one of the checkpoint, Readable the last one that checkpoint and log give together.
 	Acknowledged uint64 `json:"acknowledged"`
 	Checkpoint   uint64 `json:"checkpoint"`
 	Readable     uint64 `json:"readable"`
-	// Lost is how many batches would be lost at least: those behind Readable. LostBefore were lost when the instance was given up earlier.
+	// Lost is the least number of batches that would be lost, the batches after Readable. LostBefore were lost when the instance was given up earlier.
 	Lost       uint64 `json:"lost"`
 	LostBefore uint64 `json:"lostBefore"`
-	// CheckpointProblem and LogProblem say what cannot be read, and why. Empty: everything can.
+	// CheckpointProblem and LogProblem name the unreadable parts and the reasons. Empty means that everything can be read.
 	CheckpointProblem string `json:"checkpointProblem,omitempty"`
 	LogProblem        string `json:"logProblem,omitempty"`
 }
 
-// Loss looks what GiveUp would lose of an instance. It fetches the checkpoint and reads the log, and changes no row and no record. The error is
-// [changelog.ErrNothingToDecide] if there is no such instance. Any other one says that it cannot be told now, because a part does not answer.
+// Loss finds out what GiveUp would lose of an instance. It fetches the checkpoint and reads the log, and changes no row and no record. The error is
+// [changelog.ErrNothingToDecide] if there is no such instance. Any other error says that the loss is unknown now, because a part does not respond.
 func (n *Node) Loss(ctx context.Context, name string) (Loss, error) {
 	found, err := n.instance.Loss(ctx, name)
 	if errors.Is(err, instance.ErrUnknown) {
@@ -86,16 +87,15 @@ func operations(n operated, opts streamapi.Options) http.Handler {
 			}
 			var answer any
 			if err == nil {
-				// To fetch a checkpoint may take longer than the server gives to an answer.
+				// To fetch a checkpoint may take longer than the server allows for a response.
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 				answer, err = do(r.Context(), r.PathValue("name"))
 			}
-			w.Header().Set("Content-Type", "application/json")
 			if err != nil {
-				refused := refusal(err)
-				w.WriteHeader(refused.Status)
-				answer = refused
+				refusalOf(err).Write(w)
+				return
 			}
+			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
@@ -105,17 +105,11 @@ func operations(n operated, opts streamapi.Options) http.Handler {
 	})
 	handle("GET "+foldersPath+"{name}", func(ctx context.Context, folder string) (any, error) { return n.Salvage(ctx, folder, false) })
 	handle("POST "+foldersPath+"{name}/salvage", func(ctx context.Context, folder string) (any, error) { return n.Salvage(ctx, folder, true) })
+	refusal.Rest(mux, "GET "+instancesPath+"INSTANCE, POST "+instancesPath+"INSTANCE/give-up, GET "+foldersPath+"FOLDER and POST "+foldersPath+"FOLDER/salvage")
 	return mux
 }
 
-// refused is the answer to a request that was not carried out, in the form of the Stream API.
-type refused struct {
-	Status  int    `json:"statusCode"`
-	Name    string `json:"error"`
-	Message string `json:"message"`
-}
-
-var errParameters = errors.New("this call takes no parameters; nothing was done")
+var errParameters = errors.New("this call has no parameters; nothing was done")
 
 var errForbidden = errors.New("a master token with the role admin of the project is required")
 
@@ -138,24 +132,24 @@ func authorize(r *http.Request, auth streamapi.Authenticator, project int) error
 	return err
 }
 
-// refusal is the answer for an error.
-func refusal(err error) refused {
+// refusalOf is the response for an error.
+func refusalOf(err error) refusal.Error {
 	if auth, ok := errors.AsType[*streamapi.AuthError](err); ok {
-		return refused{auth.Status, auth.Name, auth.Message}
+		return refusal.New(auth.Status, auth.Name, auth.Message)
 	}
 	switch _, away := errors.AsType[*streamapi.UnavailableError](err); {
 	case away:
-		return refused{http.StatusServiceUnavailable, "unavailable", "The token cannot be verified now, try again later."}
+		return refusal.New(http.StatusServiceUnavailable, "unavailable", "The token cannot be verified now, try again later.")
 	case errors.Is(err, errParameters):
-		return refused{http.StatusBadRequest, "badRequest", err.Error()}
+		return refusal.New(http.StatusBadRequest, "badRequest", err.Error())
 	case errors.Is(err, errForbidden):
-		return refused{http.StatusForbidden, "forbidden", err.Error()}
+		return refusal.New(http.StatusForbidden, "forbidden", err.Error())
 	case errors.Is(err, changelog.ErrNothingToDecide):
-		return refused{http.StatusConflict, "nothingToDecide", err.Error()}
+		return refusal.New(http.StatusConflict, "nothingToDecide", err.Error())
 	case errors.Is(err, ErrCannotSalvage):
-		return refused{http.StatusConflict, "cannotSalvage", err.Error()}
+		return refusal.New(http.StatusConflict, "cannotSalvage", err.Error())
 	case errors.Is(err, changelog.ErrLost):
-		return refused{http.StatusConflict, "changed", err.Error()}
+		return refusal.New(http.StatusConflict, "changed", err.Error())
 	}
-	return refused{http.StatusServiceUnavailable, "unavailable", "It is not known whether this was done; look again: " + err.Error()}
+	return refusal.New(http.StatusServiceUnavailable, "unavailable", "It is not known whether this was done; look again: "+err.Error())
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/giveup"
+	"github.com/forebay/forebay/internal/program/refusal"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/streamapi"
 )
@@ -106,6 +108,24 @@ func TestOrderWithParameter(t *testing.T) {
 	}
 }
 
+// Requests that no order takes are refused in the shape of the Stream API's errors.
+func TestRefusalsOfOrdersHaveBodies(t *testing.T) {
+	h := operations(&decider{}, streamapi.Options{Auth: keys{}})
+	for request, status := range map[string]int{
+		"DELETE " + instancesPath + "a-1": 405, "GET " + instancesPath + "a-1/give-up": 405, "POST " + foldersPath + "x": 405,
+		"GET " + clusterPath: 404, "POST " + foldersPath + "x/y/z": 404, "GET " + instancesPath + "a-1": 403,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		var got refusal.Error
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != status || got.Status != status || got.Name == "" || got.Message == "" ||
+			(w.Header().Get("Allow") != "") != (status == 405) {
+			t.Errorf("%s: %d %v %s, want %d", request, w.Code, w.Header(), w.Body, status)
+		}
+	}
+}
+
 // The command says what would be lost, and does it with -yes only.
 func TestGiveUpSaysWhatIsLost(t *testing.T) {
 	for _, yes := range []bool{false, true} {
@@ -155,7 +175,7 @@ func TestGiveUpOfOtherDamage(t *testing.T) {
 	}
 }
 
-// What cannot be done, or is not known, is an error that says so. Nothing is given up of which it was not said before what is lost.
+// A request that is impossible, or whose outcome is unknown, is an error that says so. Nothing is given up before its loss was printed.
 func TestGiveUpFails(t *testing.T) {
 	owned := Loss{Instance: "a-1", Node: "a", State: changelog.Owned}
 	for what, test := range map[string]struct {

@@ -13,9 +13,9 @@ import (
 	"github.com/forebay/forebay/cluster/internal/instance"
 )
 
-// metrics are the instruments of a node, beside those of its engine. They read what the node knows at each collection and ask nobody.
+// metrics are the instruments of a node, in addition to its engine's. They read the node's own state at each collection and make no request.
 //
-// Names and meanings are a contract: docs/metrics.md lists them, and a test compares the two.
+// Names and meanings are a contract. The page docs/metrics.md lists them, and a test compares the two.
 type metrics struct {
 	epoch, waiting, size, limit, behind, lag, instances, rows, bytes, records, reserved, store metric.Int64ObservableGauge
 	left, waitingAge, failing, checkpoint, due, adopted, rowsAge                               metric.Float64ObservableGauge
@@ -35,17 +35,17 @@ func (n *Node) measure() (stop func(), err error) {
 		name, unit, description string
 	}{
 		{&m.epoch, "forebay.cluster.epoch", "{epoch}", "Epoch of the node's instance."},
-		{&m.waiting, "forebay.cluster.log.waiting", "By", "Bytes of batches that are on disk and not in the log yet."},
-		{&m.size, "forebay.cluster.log.size", "By", "What the log of the instance takes on the servers, in each copy."},
-		{&m.limit, "forebay.cluster.log.limit", "By", "Bound of forebay.cluster.log.size."},
-		{&m.behind, "forebay.cluster.log.behind", "{copy}", "Copies of the log that lag or are away."},
-		{&m.lag, "forebay.cluster.log.lag", "{change}", "Changes that the copy which lags most does not have."},
-		{&m.instances, "forebay.cluster.instances", "{instance}", "Instances of the cluster, by what their records say."},
-		{&m.rows, "forebay.cluster.adopted.rows", "{row}", "Rows of an adopted instance that are not in a table yet."},
-		{&m.bytes, "forebay.cluster.adopted.size", "By", "Their stored bytes."},
+		{&m.waiting, "forebay.cluster.log.waiting", "By", "Bytes of batches that are on disk but not in the log yet."},
+		{&m.size, "forebay.cluster.log.size", "By", "Size of each copy of the log on the servers."},
+		{&m.limit, "forebay.cluster.log.limit", "By", "Current limit of forebay.cluster.log.size."},
+		{&m.behind, "forebay.cluster.log.behind", "{copy}", "Copies of the log that lag or are unavailable."},
+		{&m.lag, "forebay.cluster.log.lag", "{change}", "Changes that the slowest copy does not have yet."},
+		{&m.instances, "forebay.cluster.instances", "{instance}", "Instances in the cluster, by the state in their records."},
+		{&m.rows, "forebay.cluster.adopted.rows", "{row}", "Waiting rows of an adopted instance."},
+		{&m.bytes, "forebay.cluster.adopted.size", "By", "Stored bytes of the waiting rows of an adopted instance."},
 		{&m.records, "forebay.cluster.adopted.records", "{record}", "Rejected records in the quarantine of an adopted instance."},
-		{&m.reserved, "forebay.cluster.server.reserved", "By", "Bytes that the server of the node has reserved for streams."},
-		{&m.store, "forebay.cluster.server.limit", "By", "Bound of forebay.cluster.server.reserved."},
+		{&m.reserved, "forebay.cluster.server.reserved", "By", "Bytes that the node's server has reserved for streams."},
+		{&m.store, "forebay.cluster.server.limit", "By", "Limit of forebay.cluster.server.reserved."},
 	} {
 		*g.to, err = meter.Int64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description))
 		errs, all = append(errs, err), append(all, *g.to)
@@ -54,13 +54,13 @@ func (n *Node) measure() (stop func(), err error) {
 		to                *metric.Float64ObservableGauge
 		name, description string
 	}{
-		{&m.left, "forebay.cluster.lease.left", "What is left of the lease; 0 when it has ended."},
-		{&m.waitingAge, "forebay.cluster.log.age", "How long the oldest batch that is not in the log waits for it; 0 when there is none."},
-		{&m.failing, "forebay.cluster.log.failing", "How long the log does not take batches; 0 while it does."},
+		{&m.left, "forebay.cluster.lease.left", "Remaining time of the lease, or 0 if it has ended."},
+		{&m.waitingAge, "forebay.cluster.log.age", "Age of the oldest batch that is not in the log yet, or 0 if there is none."},
+		{&m.failing, "forebay.cluster.log.failing", "Time since the log stopped accepting batches, or 0 while it is accepting them."},
 		{&m.checkpoint, "forebay.cluster.checkpoint.age", "Age of the last checkpoint."},
-		{&m.due, "forebay.cluster.checkpoint.overdue", "How long a checkpoint is due that is not made yet; 0 when there is none."},
-		{&m.adopted, "forebay.cluster.adopted.duration", "How long ago this node has taken over an instance that it still drains."},
-		{&m.rowsAge, "forebay.cluster.adopted.age", "Age of the oldest row of an adopted instance that is not in its table."},
+		{&m.due, "forebay.cluster.checkpoint.overdue", "How long a checkpoint has been overdue, or 0 if none is overdue."},
+		{&m.adopted, "forebay.cluster.adopted.duration", "Time since this node took over an instance that it still drains."},
+		{&m.rowsAge, "forebay.cluster.adopted.age", "Age of the oldest waiting row of an adopted instance, or 0 if no row is waiting."},
 	} {
 		*g.to, err = meter.Float64ObservableGauge(g.name, metric.WithUnit("s"), metric.WithDescription(g.description))
 		errs, all = append(errs, err), append(all, *g.to)
@@ -83,7 +83,7 @@ func (n *Node) measure() (stop func(), err error) {
 	return func() { _ = r.Unregister() }, nil // nothing depends on it
 }
 
-// observe leaves out what is not known.
+// observe leaves out unknown values.
 func (m *metrics) observe(to metric.Observer, r instance.Report, now time.Time) {
 	age := func(since time.Time) float64 {
 		if since.IsZero() {

@@ -46,7 +46,7 @@ type nodes struct {
 	t     testing.TB
 	dir   string
 	peers []string
-	links *clustertest.Links // nil: servers reach each other at peers
+	links *clustertest.Links // nil if servers reach each other at peers
 	// external, unless nil, leads nodes to servers that run on their own
 	external *clustertest.Uplinks
 	tokens   catalog.Tokens    // unless nil, makes the tokens of sinks
@@ -57,7 +57,7 @@ type nodes struct {
 	// maxStore of the servers, 4 GiB unless set
 	maxStore int64
 	target   func(node string) driver.Target // unless nil, the target of a node
-	meters   map[string]*metertest.Meter     // by node; nil: nothing is measured
+	meters   map[string]*metertest.Meter     // by node, or nil if nothing is measured
 	list     [clustertest.Size]*cluster.Node
 }
 
@@ -121,7 +121,7 @@ func (c *nodes) close(i int) {
 }
 
 // reopen opens the node i again if it has lost its instance, as the supervisor of its process does. Tests whose nodes must all be open call it
-// while they wait: on a busy machine a node may stand still for longer than its lease.
+// while they wait, because on a busy machine a node may stand still for longer than its lease.
 func (c *nodes) reopen(i int) error {
 	select {
 	case <-c.list[i].Done():
@@ -142,7 +142,7 @@ func (c *nodes) openAll() error {
 	return errors.Join(errs[:]...)
 }
 
-// closeAll closes the nodes at the same moment. They take the majority from each other, so the log may not answer the last of them any more.
+// closeAll closes the nodes at the same moment. They take the majority from each other, so the log may no longer respond to the last node.
 func (c *nodes) closeAll() {
 	c.t.Helper()
 	var closing sync.WaitGroup
@@ -169,7 +169,7 @@ func startWith(t testing.TB, links bool) *nodes {
 	return startNodes(t, links, func(*nodes) {})
 }
 
-// startNodes is startWith with a change of what the nodes are opened with.
+// startNodes is startWith with a change of the nodes' options.
 func startNodes(t testing.TB, links bool, change func(*nodes)) *nodes {
 	t.Helper()
 	for attempts := 1; ; attempts++ {
@@ -200,7 +200,7 @@ func startNodes(t testing.TB, links bool, change func(*nodes)) *nodes {
 	}
 }
 
-// post sends an event and returns the status of the answer.
+// post sends an event and returns the status of the response.
 func (c *nodes) post(i int, id string) int {
 	c.t.Helper()
 	source, err := c.list[i].Catalog().Source("web")
@@ -214,7 +214,7 @@ func (c *nodes) post(i int, id string) int {
 	return w.Code
 }
 
-// get returns the body of an answer as T.
+// get returns the body of a response as T.
 func get[T any](t testing.TB, n *cluster.Node, path string) (body T) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
@@ -244,7 +244,7 @@ func (c *nodes) define() {
 	}
 }
 
-// awaitSource waits until a node takes events of the source.
+// awaitSource waits until a node accepts events of the source.
 func (c *nodes) awaitSource(n *cluster.Node) {
 	c.t.Helper()
 	if err := clustertest.Eventually(func() error {
@@ -264,7 +264,7 @@ func (c *nodes) defineAt(cat *catalog.Catalog) {
 		Name: "events", TableID: tableID, Columns: columns,
 	}}})
 	if err == nil {
-		task, err = cat.Wait(c.t.Context(), task.ID)
+		task, err = task.Wait(c.t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		c.t.Fatal(err, task.Failure)
@@ -285,8 +285,8 @@ func (c *nodes) ids() []string {
 	return ids
 }
 
-// A node that ends with rows on its disk, and stays away, loses its instance to another one, which brings its rows to the table. When
-// it comes back it has a new instance. A node that ended and comes back at once has the one from before.
+// A node that ends with rows on its disk, and stays away, loses its instance to another node, which brings its rows to the table. When
+// it is back it has a new instance. A node that ended and returns at once keeps its instance.
 func TestAnotherNodeTakesOver(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -326,7 +326,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	if got := c.ids(); !slices.Equal(got, want[:5]) {
 		t.Errorf("the table has %q, want %q", got, want[:5])
 	}
-	c.lease = time.Minute // it comes back in time the next time, also on a busy machine
+	c.lease = time.Minute // the node is back in time the next time, even on a busy machine
 	if err := c.open(0); err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestServerOfItsOwn(t *testing.T) {
 	}
 }
 
-// writer gets what is logged, a line at a time.
+// writer gets the log output, a line at a time.
 type writer func(line string)
 
 func (w writer) Write(p []byte) (int, error) {

@@ -15,12 +15,12 @@ import (
 )
 
 // A node asks the others about themselves in the frame of the requests of catalogs, so that a release that does not know the request
-// answers with its name and says so.
+// responds with its name and says so.
 const (
 	opNode = "node"
-	// nodeFormat is the format of the request and of the answer.
+	// nodeFormat is the format of the request and of the response.
 	nodeFormat = 1
-	// nodesWithin bounds how long Nodes waits for answers.
+	// nodesWithin bounds how long Nodes waits for responses.
 	nodesWithin = 2 * time.Second
 )
 
@@ -36,7 +36,7 @@ type nodeAnswer struct {
 	Status  *nodeStatus `json:"status,omitempty"`
 }
 
-// nodeStatus is what a node says about itself.
+// nodeStatus is the status that a node reports of itself.
 type nodeStatus struct {
 	status
 	LogBytes    int64  `json:"logBytes,omitempty"`
@@ -60,7 +60,7 @@ func (s nodeStatus) node() catalog.Node {
 	}
 }
 
-// answer answers requests of other nodes.
+// answer handles requests of other nodes.
 func (n *Node) answer(ctx context.Context, asked []byte) []byte {
 	var r nodeRequest
 	if err := json.Unmarshal(asked, &r); err != nil || r.Format != nodeFormat || r.Op != opNode {
@@ -71,9 +71,9 @@ func (n *Node) answer(ctx context.Context, asked []byte) []byte {
 	return data
 }
 
-// Nodes returns the nodes of the cluster, sorted by name: what each says of itself, and those that do not answer within 2 s although an
-// instance is theirs. A node whose instance another one has taken over is not listed until it is back: the other one lists the instance as
-// adopted. With an error, because the servers do not answer, the list has what is known all the same. It is made for console.Options.Nodes.
+// Nodes returns the nodes of the cluster, sorted by name: what each says of itself, and the nodes that do not respond within 2 s although
+// they own an instance. A node whose instance was taken over is not listed until it is back. The new owner lists the instance as
+// adopted. With an error, because the servers do not respond, the list still has all known nodes. It is made for console.Options.Nodes.
 func (n *Node) Nodes(ctx context.Context) ([]catalog.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodesWithin)
 	defer cancel()
@@ -94,8 +94,8 @@ func (n *Node) Nodes(ctx context.Context) ([]catalog.Node, error) {
 	return list, failed
 }
 
-// recorded adds the other nodes that the records of the instances name, as if they did not answer, and damaged instances to all. awaited
-// are the nodes that should answer.
+// recorded adds the other nodes that the records of the instances name, as if they did not respond, and damaged instances to all. awaited
+// are the nodes that should respond.
 func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (awaited map[string]bool, err error) {
 	awaited = map[string]bool{}
 	for v, err := range n.owners.Watch(ctx, changelog.OwnerKey("")) {
@@ -111,7 +111,7 @@ func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (aw
 		}
 		node := known[o.Node]
 		if node == nil {
-			node = &catalog.Node{Name: o.Node, Missing: "it does not answer"}
+			node = &catalog.Node{Name: o.Node, Missing: "it does not respond"}
 			known[o.Node] = node
 		}
 		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
@@ -130,7 +130,7 @@ func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (aw
 	return awaited, nil
 }
 
-// askNodes puts what nodes answer in the place of what is known of them. It returns when those that are awaited have answered.
+// askNodes replaces the known status of each node by its response. It returns when all awaited nodes have responded.
 func (n *Node) askNodes(ctx context.Context, known map[string]*catalog.Node, awaited map[string]bool) error {
 	awaited = maps.Clone(awaited)
 	request, _ := json.Marshal(nodeRequest{nodeFormat, opNode}) // it is always JSON
@@ -140,9 +140,9 @@ func (n *Node) askNodes(ctx context.Context, known map[string]*catalog.Node, awa
 		}
 		var a nodeAnswer
 		if _ = json.Unmarshal(data, &a); a.Node == "" || a.Node == n.opts.Node {
-			continue // nobody knows whose it is
+			continue // its node is unknown
 		}
-		node := catalog.Node{Name: a.Node, Missing: cmp.Or(a.Refused, "its answer is unreadable")}
+		node := catalog.Node{Name: a.Node, Missing: cmp.Or(a.Refused, "its response is unreadable")}
 		if a.Status != nil && a.Format == nodeFormat {
 			node = a.Status.node()
 		}

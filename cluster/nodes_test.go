@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/cluster/natsdriver"
 )
 
-// Each node lists all of them: what each says of itself, one that does not answer, and what was adopted of it.
+// Each node lists all nodes: the status of each, a node that does not respond, and the instances adopted from it.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -49,7 +49,7 @@ func TestNodes(t *testing.T) {
 		}
 	}()
 	eventually("one does not answer", 1, func(list []catalog.Node) bool {
-		return len(list) == 3 && list[0].Name == "a" && !list[0].Ready && list[0].Missing == "it does not answer" && list[0].Instance == lost
+		return len(list) == 3 && list[0].Name == "a" && !list[0].Ready && list[0].Missing == "it does not respond" && list[0].Instance == lost
 	})
 	eventually("another one has taken over", 1, func(list []catalog.Node) bool {
 		return len(list) == 2 && slices.ContainsFunc(list, func(n catalog.Node) bool { return slices.Contains(n.Adopted, lost) })

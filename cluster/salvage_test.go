@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/program/salvage"
 )
 
-// salvage runs the command forebay until a node has answered.
+// salvage runs the command forebay until a node has responded.
 func (c *nodes) salvage(server *httptest.Server, args ...string) (out string) {
 	c.t.Helper()
 	if err := clustertest.Eventually(func() error {
@@ -45,7 +45,7 @@ func TestSalvage(t *testing.T) {
 		ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{Name: "events", TableID: tableID, Columns: columns, AckLocal: true}},
 	})
 	if err == nil {
-		task, err = c.list[0].Catalog().Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatal(err, task.Failure)

@@ -13,19 +13,19 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// sharedFile is the file in the folder of a node that names the shared parts that it has used: an object with an ID for each.
+// sharedFile is the file in the folder of a node that names the shared parts that it has used, as an object with an ID for each.
 const sharedFile = "shared"
 
 // lossPatience is how long a part must be missing before it counts as lost.
 const lossPatience = 5 * time.Second
 
-// sharedPart is what all nodes of a cluster share. Its ID is drawn when it is made; the error of ID is [changelog.ErrMissing] if there is none.
+// sharedPart is what all nodes of a cluster share. Its ID is drawn when it is made. The error of ID is [changelog.ErrMissing] if there is none.
 type sharedPart interface {
 	Create(ctx context.Context) error
 	ID(ctx context.Context) (string, error)
 }
 
-// share makes the parts that no node has made yet, and notes which they are. What this node has used before is never made again: an empty
+// share makes the parts that no node has made yet, and notes which they are. What this node has used before is never made again, because an empty
 // store of owners or journal in its place would look like a cluster without rows and definitions.
 func (n *Node) share(ctx context.Context, dir string, parts map[string]sharedPart) error {
 	disk := localdisk.Of(n.opts.Engine.Buffer)
@@ -57,7 +57,7 @@ func (n *Node) share(ctx context.Context, dir string, parts map[string]sharedPar
 			err = fmt.Errorf("%s was made again, what this node has used is lost: %w", what, changelog.ErrMissing)
 		}
 		if errors.Is(err, changelog.ErrMissing) {
-			err = fmt.Errorf("%w. Bring the data of the servers back. To go on without it, remove %s at each node", err, path)
+			err = fmt.Errorf("%w. Bring the data of the servers back. To continue without it, remove %s at each node", err, path)
 		}
 		errs = append(errs, err)
 	}
@@ -71,7 +71,7 @@ func (n *Node) share(ctx context.Context, dir string, parts map[string]sharedPar
 	return pebblestore.WriteNote(disk, dir, sharedFile, string(text)+"\n")
 }
 
-// find returns the ID of a part, and waits while the servers do not answer.
+// find returns the ID of a part, and waits while the servers do not respond.
 func (n *Node) find(ctx context.Context, what string, part sharedPart) (id string, err error) {
 	began := time.Now()
 	var missing error
@@ -85,14 +85,14 @@ func (n *Node) find(ctx context.Context, what string, part sharedPart) (id strin
 	return id, errors.Join(missing, err)
 }
 
-// retry tries again until there is no error or ctx ends: perhaps a server that must have a copy is away.
+// retry tries again until there is no error or ctx ends. Perhaps a server that must have a copy is away.
 func (n *Node) retry(ctx context.Context, problem string, try func(context.Context) error) error {
 	for {
 		err := try(ctx)
 		if err == nil {
 			return nil
 		}
-		n.log.Warn("step retried", "problem", problem, "cause", err, "next", "check that the servers and the staging respond")
+		n.log.Warn("step retried", "problem", problem, "cause", err, "next", "check that the servers and staging respond")
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ type Console struct {
 	opts Options
 	// drawn is the token that New has drawn, empty if the options have some.
 	drawn string
-	// keys sign sessions, one for each of Options.Tokens. pageKey signs what a page without a session of ours sends back.
+	// keys sign sessions, one for each of Options.Tokens. pageKey signs the requests of a page without a session of ours.
 	keys    []tokenKey
 	pageKey []byte
 	tries   limiter
@@ -56,7 +56,7 @@ type Console struct {
 }
 
 // New returns a console about an engine. It starts nothing before the first request, unless Options.History asks for it. Close it before the server that it is mounted in is
-// shut down, with [http.Server.RegisterOnShutdown] for example: open streams would hold up the shutdown.
+// shut down, with [http.Server.RegisterOnShutdown] for example. Open streams would hold up the shutdown.
 func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	if eng == nil {
 		return nil, errors.New("console: no engine")
@@ -102,7 +102,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 	c.sampler.init(c)
 	if c.opts.HistoryFile != "" {
 		if err := c.sampler.loadHistory(time.Now()); err != nil {
-			c.opts.Logger.Warn("history of the console not read", "file", c.opts.HistoryFile, "cause", err, "next", "nothing; the plots start empty")
+			c.opts.Logger.Warn("history of the console not read", "file", c.opts.HistoryFile, "cause", err, "next", "none; the plots start empty")
 		}
 	}
 	if c.opts.History {
@@ -114,7 +114,7 @@ func New(eng *forebay.Engine, opts Options) (*Console, error) {
 // Token returns the token that New has drawn because the options have neither Tokens nor Authorize, or "".
 func (c *Console) Token() string { return c.drawn }
 
-// Close ends open streams and waits for tasks that it cancels. The engine stays open. Requests are answered with 503 from then on.
+// Close ends open streams and waits for tasks that it cancels. The engine stays open. Later requests get status 503.
 func (c *Console) Close() error {
 	c.closing.Store(true)
 	c.end()
@@ -124,7 +124,7 @@ func (c *Console) Close() error {
 	return nil
 }
 
-// ServeHTTP answers by the last element of the path, so that it needs no knowledge of the prefix.
+// ServeHTTP routes by the last element of the path, so that it needs no knowledge of the prefix.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	frame(w.Header())
 	if !hostname.Known(r.Host, c.opts.Hosts...) {
@@ -157,7 +157,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(name, "."):
 		fail(w, http.StatusNotFound, "There is no such file.")
 	default:
-		// The address without its last slash: relative URLs of the page would lead elsewhere. The redirect is relative too, because only the
+		// The address without its last slash. Relative URLs of the page would lead elsewhere. The redirect is relative too, because only the
 		// browser knows the whole path.
 		w.Header().Set("Location", "./"+path.Base(asked)+"/")
 		w.WriteHeader(http.StatusPermanentRedirect)

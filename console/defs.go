@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,14 +15,14 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// Definitions: the sources and sinks of the catalog, their versions, what differs between two, and the way back. Mappings may hold constants
-// that are not for everybody, so all of it needs Records.
+// Definitions are the sources and sinks of the catalog, their versions, the differences between two, and the way back. Mappings may hold constants
+// that are not for every user, so all of it needs Records.
 
 const (
-	// maxDefs are listed at once, and maxVersionsShown versions of one of them; a filter and a number lead to the others.
-	maxDefs, maxVersionsShown = 500, 100
+	// maxVersionsShown versions of a definition are listed at once.
+	maxVersionsShown = 100
 	// A difference has maxDiffLines lines at most, of maxDiffLine bytes, with diffContext equal lines around each change. The lines that
-	// differ are compared with each other if there are not more than maxDiffCells pairs; else all of them count as changed.
+	// differ are compared with each other if there are not more than maxDiffCells pairs. Otherwise all of them count as changed.
 	maxDiffLines, maxDiffLine, diffContext, maxDiffCells = 4000, 4 << 10, 3, 4_000_000
 )
 
@@ -66,16 +67,19 @@ func refOf(text string) catalog.Ref {
 	return catalog.Ref{Source: source, Sink: sink}
 }
 
-// defsList returns the live sources, each before its sinks. The query has "filter", a part of a ref, a name or a user.
+// defsList returns the live sources, each before its sinks. The query has "filter", a part of a ref, a name or a user, and "skip", the number of
+// definitions before the returned ones.
 func (c *call) defsList() (any, error) {
+	skip, err := c.number("skip", 0, 0, math.MaxInt32)
+	if err != nil {
+		return nil, err
+	}
 	filter := strings.ToLower(strings.TrimSpace(c.query.Get("filter")))
-	list, matching := []defLine{}, 0
+	list := []defLine{}
 	add := func(l defLine) {
 		for _, text := range []string{l.Ref, l.Name, l.Version.By} {
 			if strings.Contains(strings.ToLower(text), filter) {
-				if matching++; len(list) < maxDefs {
-					list = append(list, l)
-				}
+				list = append(list, l)
 				return
 			}
 		}
@@ -90,7 +94,9 @@ func (c *call) defsList() (any, error) {
 			add(defLine{source.ID + "/" + sink.ID, visible(sink.Name), "sink", sink.DisabledWith(of) != nil, versionOf(sink.Version)})
 		}
 	}
-	return map[string]any{"list": list, "matching": matching}, nil
+	matching := len(list)
+	skip = firstOfPage(skip, matching)
+	return map[string]any{"list": list[skip:min(matching, skip+pageSize)], "matching": matching, "skip": skip}, nil
 }
 
 // latest returns the number of the version that is live.
@@ -103,7 +109,7 @@ func (c *call) latest(ref catalog.Ref) (int, error) {
 	return sink.Version.Number, err
 }
 
-// defsVersions returns versions of "ref", the newest first, those below "before" if that is set.
+// defsVersions returns versions of "ref", the newest first, only versions below "before" if that is set.
 func (c *call) defsVersions() (any, error) {
 	ref := refOf(c.query.Get("ref"))
 	now, err := c.latest(ref)
@@ -136,8 +142,8 @@ func (c *call) defsVersions() (any, error) {
 type defDiff struct {
 	From defVersion `json:"from"`
 	To   defVersion `json:"to"`
-	// Lines begin with "+", "-" or a space; "@" and a number stands for equal lines that are left out. Their text is as it is: the page marks
-	// what cannot be seen.
+	// Lines begin with "+", "-" or a space; "@" and a number stands for equal lines that are left out. Their text is as it is. The page marks
+	// invisible characters.
 	Lines []string `json:"lines"`
 	// Equal is set if the contents are.
 	Equal bool `json:"equal"`
@@ -179,8 +185,8 @@ func (c *call) defsDiff() (any, error) {
 	return out, nil
 }
 
-// contentLines writes a content for people: a line for each member, and for each line of a template. Numbers and texts stay as they are
-// stored: nothing is parsed and printed.
+// contentLines writes a content for people, with a line for each member, and for each line of a template. Numbers and texts stay as they are
+// stored. Nothing is parsed and printed.
 func contentLines(content json.RawMessage) []string {
 	var indented bytes.Buffer
 	if json.Indent(&indented, content, "", "  ") != nil {
@@ -310,7 +316,7 @@ func withoutContext(all []string) []string {
 	return out
 }
 
-// defsRollback makes the content of an old version the newest one, if current is still the newest, so that nobody undoes what he has not seen.
+// defsRollback makes the content of an old version the newest one, if current is still the newest, so that no user undoes an unseen change.
 func (c *call) defsRollback() (any, error) {
 	var asked struct {
 		Ref     string `json:"ref"`

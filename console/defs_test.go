@@ -36,14 +36,14 @@ func change(t *testing.T, cat *catalog.Catalog, by catalog.By, p catalog.SinkPat
 	t.Helper()
 	task, err := cat.UpdateSink(by, "web", "events", p)
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatal(task, err)
 	}
 }
 
-// Without a catalog there is no such page; with one it needs Records, and Changes to roll back.
+// Without a catalog there is no such page. With one it needs Records, and Changes to roll back.
 func TestDefinitionsRights(t *testing.T) {
 	eng, cat := openCatalog(t, mapping.Columns{mapping.UUID("id")})
 	without := consoleOf(t, eng, console.Options{})
@@ -92,7 +92,7 @@ func TestDefinitionsRights(t *testing.T) {
 	}
 }
 
-// Versions say who, when and why; a rollback makes a new one with the user's name, and refuses to undo what its user has not seen.
+// Versions say who, when and why. A rollback makes a new one with the user's name, and refuses to undo a change that its user has not seen.
 func TestDefinitionsRollback(t *testing.T) {
 	var lines logged
 	eng, cat := openCatalog(t, mapping.Columns{mapping.UUID("id"), mapping.Path("kind", "kind")})
@@ -196,7 +196,7 @@ func TestLargeDefinitions(t *testing.T) {
 	c := consoleOf(t, eng, console.Options{Catalog: cat})
 	changed := columns(90, "a")
 	changed[45] = mapping.Path("c045", "other")
-	changed = slices.Insert(changed, 10, mapping.Path("new", "new")) // what follows is the same in other lines
+	changed = slices.Insert(changed, 10, mapping.Path("new", "new")) // the columns after it are the same in other lines
 	change(t, cat, catalog.By{Type: "user"}, catalog.SinkPatch{Columns: changed})
 	d := answer[defDiff](t, send(t, c, "/defs.diff?ref=web/events&from=1&to=2", operator, nil), 200)
 	if len(d.Lines) > 30 || slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "-") && !strings.Contains(l, "a45") }) || !slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "@") }) ||

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// What a sample shows is computed for the first viewer and shared by the others: with hundreds of sinks each further one costs next to nothing.
+// What a sample shows is computed for the first viewer and shared by the others. With hundreds of sinks each further one costs next to nothing.
 func TestViewersShareASample(t *testing.T) {
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
 	if err != nil {
@@ -38,7 +38,7 @@ func TestViewersShareASample(t *testing.T) {
 	look := func(query string) message {
 		r := httptest.NewRequest("GET", "/stream?page=overview&"+query, nil)
 		m, verdict := c.viewer(r, c.caller(r)).next(s)
-		if len(m.Rows) != windowSize || len(m.Order) != windowSize || len(m.Head) == 0 || !verdict {
+		if len(m.Rows) != pageSize || len(m.Order) != pageSize || len(m.Head) == 0 || !verdict {
 			t.Fatalf("%+v", m)
 		}
 		return m
@@ -51,7 +51,7 @@ func TestViewersShareASample(t *testing.T) {
 	if string(look("").Rows[0]) == string(look("sort=-name").Rows[0]) {
 		t.Error("viewers with different queries see the same rows")
 	}
-	for i := range 3 * maxShownViews { // a client that polls with a query of its own each time
+	for i := range 3 * maxShownViews { // a client that polls with a new query each time
 		look(fmt.Sprintf("x=%d", i))
 	}
 	if n := len(s.unquoted.shown.views); n > maxShownViews {

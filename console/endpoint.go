@@ -20,15 +20,15 @@ import (
 type endpoint struct {
 	// name is the last element of the path: "PAGE.VERB".
 	name string
-	// method is GET for what only reads, and POST for all else.
+	// method is GET for endpoints that only read, and POST for all others.
 	method string
 	// right that the caller needs; Numbers at least.
 	right Rights
 	// change is set if the call changes something. It then gets a line in the log.
 	change bool
-	// run answers with a value that is written as JSON; nil is written as {}. See call for errors.
+	// run returns a value that is written as JSON. Nil is written as {}. See call for errors.
 	run func(c *call) (any, error)
-	// raw, in place of run, writes the answer itself. It has the same checks.
+	// raw, in place of run, writes the response itself. It has the same checks.
 	raw func(w http.ResponseWriter, r *http.Request, who caller)
 }
 
@@ -41,11 +41,11 @@ type call struct {
 	query url.Values
 
 	r *http.Request
-	// about is what the log says of a change.
+	// about has the attributes of a change for the log.
 	about []any
 }
 
-// maxBody bounds the body of a request; a pasted event has 1 MB at most.
+// maxBody bounds the body of a request. A pasted event is 1 MB at most.
 const maxBody = 2 << 20
 
 // body decodes the JSON body into v. Unknown fields, and data after the value, are an error.
@@ -77,14 +77,14 @@ func (c *call) number(name string, def, least, most int) (int, error) {
 	return max(least, min(most, n)), nil
 }
 
-// note adds attributes to the log line of the change, such as what it was before.
+// note adds attributes to the log line of the change, such as the previous value.
 func (c *call) note(attributes ...any) { c.about = append(c.about, attributes...) }
 
 // refusal is an error that the page shows as it is.
 type refusal struct {
 	status int
 	text   string
-	// more are members of the answer beside "error", such as the places of errors in a template.
+	// more are members of the response next to "error", such as the places of errors in a template.
 	more map[string]any
 }
 
@@ -95,7 +95,7 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
 }
 
-// statusOf maps errors of the engine and the catalog to statuses, and says what the page shows.
+// statusOf maps errors of the engine and the catalog to statuses, and to the body that the page shows.
 func statusOf(err error) (status int, body map[string]any) {
 	body = map[string]any{"error": visible(err.Error())}
 	if own, ok := errors.AsType[*refusal](err); ok {
@@ -167,7 +167,7 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 		return
 	}
 	if e.change && r.URL.RawQuery != "" {
-		fail(w, http.StatusBadRequest, "A call that changes something takes no parameters in its address, only a body. Nothing was changed.")
+		fail(w, http.StatusBadRequest, "A call that changes something must have no parameters in its address, only a body. Nothing was changed.")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -176,17 +176,17 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 	if e.change {
 		in.note("user", who.user, "remote", r.RemoteAddr)
 		if err != nil {
-			// Fields: user, remote, action, cause, and those of the action.
-			c.opts.Logger.Warn("console change failed", append(in.about, "action", e.name, "cause", err)...)
+			// Fields: user, remote, action, cause, and fields of the action.
+			c.opts.Logger.Warn("console change failed", append(in.about, "action", e.name, "cause", err, "next", "fix the cause that the page shows, and retry the change")...)
 		} else {
-			// Fields: user, remote, action, and those of the action.
+			// Fields: user, remote, action, and fields of the action.
 			c.opts.Logger.Info("console change", append(in.about, "action", e.name)...)
 		}
 	}
 	if err != nil {
 		status, body := statusOf(err)
 		if status == http.StatusInternalServerError && !e.change {
-			c.opts.Logger.Warn("console request failed", "action", e.name, "cause", err)
+			c.opts.Logger.Warn("console request failed", "action", e.name, "cause", err, "next", "fix the cause, and reload the page")
 		}
 		writeJSON(w, status, body)
 		return

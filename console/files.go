@@ -17,13 +17,11 @@ import (
 const (
 	// maxCauses bounds the causes that are listed. All others are one line.
 	maxCauses = 20
-	// filesShown is the number of files that are shown at once.
-	filesShown = 50
 	// otherCauses is the key of that line.
 	otherCauses = "cause-others"
 )
 
-// fileList is what the page of a sink shows above the files.
+// fileList is the part of a sink's page above the files.
 type fileList struct {
 	Causes []causeLine `json:"causes"`
 	States []stateLine `json:"states"`
@@ -49,6 +47,8 @@ type causeLine struct {
 	Since  sentence `json:"since"`
 	Next   sentence `json:"next"`
 	Expire sentence `json:"expire"`
+	// Do is the operator's next step.
+	Do string `json:"do,omitempty"`
 }
 
 // cause collects the files that wait because of one error.
@@ -66,8 +66,8 @@ func failed(f *buffer.FileStats) bool {
 	return f.FinishedAt.IsZero() && f.Attempt > 0 && f.State != buffer.FileDiscarded && f.State != buffer.FileExpired
 }
 
-// listFiles returns the causes and the files that the query asks for by "of" and "from". Files that wait come first, the oldest one
-// before the others, then those that have ended, the last one first.
+// listFiles returns the causes and the files that the query asks for by "of" and "from". Waiting files are first, the oldest before the
+// others, then ended files, the last one first.
 func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 	files := k.stats.Sinks[k.i].Files
 	causes, keys := k.causesOf(files)
@@ -89,8 +89,8 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 	chosen := append(waiting, ended...)
 	list.Matching = len(chosen)
 	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
-	list.From = max(0, min(from, (len(chosen)-1)/filesShown*filesShown))
-	for _, i := range chosen[list.From:min(len(chosen), list.From+filesShown)] {
+	list.From = firstOfPage(from, len(chosen))
+	for _, i := range chosen[list.From:min(len(chosen), list.From+pageSize)] {
 		rows = append(rows, k.fileRow(&files[i]))
 	}
 	for _, c := range causes {
@@ -104,7 +104,7 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 	return list, rows
 }
 
-// causesOf groups the files that fail, those with most rows first. keys are the keys of the causes of all files, empty for a file that does
+// causesOf groups the failing files, the causes with most rows first. keys are the keys of the causes of all files, empty for a file that does
 // not fail.
 func (k sinkNow) causesOf(files []buffer.FileStats) (causes []*cause, keys []string) {
 	keys = make([]string, len(files))
@@ -152,8 +152,9 @@ func (k sinkNow) causesOf(files []buffer.FileStats) (causes []*cause, keys []str
 	return causes, keys
 }
 
-// varying are parts of an error that differ from file to file: positions and numbers of rows and bytes, and long ids.
-var varying = regexp.MustCompile(`\b(row|rows|line) [0-9][0-9,]*|[0-9][0-9,.]* (rows?|bytes|B)\b|[A-Za-z_-]*[0-9][0-9A-Za-z_-]{11,}`)
+// varying are parts of an error that differ from file to file: positions and numbers of rows and bytes, the port of a connection, durations, and
+// long ids.
+var varying = regexp.MustCompile(`:[0-9]{2,5}->|\b([0-9]+h)?([0-9]+m)?[0-9]+(\.[0-9]+)?(ns|µs|ms|s)\b|\b(row|rows|line) [0-9][0-9,]*|[0-9][0-9,.]* (rows?|bytes|B)\b|[A-Za-z_-]*[0-9][0-9A-Za-z_-]{11,}`)
 
 func (c *cause) add(o cause) {
 	c.files += o.files
@@ -175,9 +176,9 @@ func (k sinkNow) causeLine(c *cause) causeLine {
 	if c.first == nil {
 		line.Text = said(strconv.Itoa(c.others), " other causes")
 	} else {
-		line.Text = said(stepOf(c.first), " fails: ", k.errorOf(c.first))
+		line.Text, line.Do = said(stepOf(c.first), " fails: ", k.errorOf(c.first)), "Nothing"
 		if c.first.Permanent {
-			line.Text = said(line.Text, " An operator must fix the cause.")
+			line.Do = "Fix the cause"
 		}
 	}
 	if !c.since.IsZero() {
@@ -200,7 +201,7 @@ func stepOf(f *buffer.FileStats) string {
 	return "Upload"
 }
 
-// errorOf is the error of a file, for those who may read it.
+// errorOf is the error of a file, for users who may read it.
 func (k sinkNow) errorOf(f *buffer.FileStats) string {
 	switch {
 	case k.words:

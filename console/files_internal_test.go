@@ -30,7 +30,8 @@ func failing(id, reason string, rows int64) buffer.FileStats {
 	}
 }
 
-// Files with the same error are one line, whatever differs from file to file in it: its id, positions of rows, and numbers.
+// Files with the same error are one line, whatever differs from file to file in it: its id, positions of rows, numbers, the port of a
+// connection, and how long something took.
 func TestCausesOfFiles(t *testing.T) {
 	files := []buffer.FileStats{
 		failing("0192f6c4-0001-7000-8000-00000000000a", `import 0192f6c4-0001-7000-8000-00000000000a: dial tcp 10.0.0.7:5432: connection refused`, 10),
@@ -39,6 +40,8 @@ func TestCausesOfFiles(t *testing.T) {
 		failing("file-d", `row 4,712 of the file: column "price" (row 9 of the slice 0192f6c4-0001-7000-8000-0000000000ab)`, 1),
 		failing("file-e", `column "c1" is missing`, 5),
 		failing("file-f", `column "c2" is missing`, 4),
+		failing("file-j", `read tcp 10.0.0.3:41712->10.0.0.7:5432: i/o timeout after 5.0017s`, 2),
+		failing("file-k", `read tcp 10.0.0.3:60011->10.0.0.7:5432: i/o timeout after 5.021s`, 1),
 		{ID: "file-g", State: buffer.FileWriting, Level: buffer.Level{Rows: 7}},
 		{ID: "file-h", State: buffer.FileImported, FinishedAt: sampledAt.Add(-2 * time.Minute)},
 		{ID: "file-i", State: buffer.FileImported, FinishedAt: sampledAt.Add(-time.Minute)},
@@ -49,13 +52,14 @@ func TestCausesOfFiles(t *testing.T) {
 	list, rows := sampleOfFiles(files).sink(0).listFiles(url.Values{})
 	var got []string
 	for _, c := range list.Causes {
-		got = append(got, fmt.Sprintf("%s|%s|%s|%s|%s|%s", c.Text, c.Files, c.Rows, c.Since, c.Next, c.Expire))
+		got = append(got, fmt.Sprintf("%s|%s|%s|%s|%s|%s|%s", c.Text, c.Since, c.Files, c.Rows, c.Next, c.Expire, c.Do))
 	}
 	want := []string{
-		"Import fails: import 0192f6c4-0001-7000-8000-00000000000a: dial tcp 10.0.0.7:5432: connection refused.|2|30|10:00|20 s|10:00",
-		`Import fails: column "c1" is missing. An operator must fix the cause.|1|5|11:00|40 s|11:00`,
-		`Import fails: column "c2" is missing.|1|4|11:00|40 s|11:00`,
-		`Import fails: row 17 of the file: column "price" (row 4 of the slice 0192f6c4-0001-7000-8000-0000000000aa).|2|2|11:00|40 s|11:00`,
+		"Import fails: import 0192f6c4-0001-7000-8000-00000000000a: dial tcp 10.0.0.7:5432: connection refused.|10:00|2|30|20 s|10:00|Nothing",
+		`Import fails: column "c1" is missing.|11:00|1|5|40 s|11:00|Fix the cause`,
+		`Import fails: column "c2" is missing.|11:00|1|4|40 s|11:00|Nothing`,
+		`Import fails: read tcp 10.0.0.3:41712->10.0.0.7:5432: i/o timeout after 5.0017s.|11:00|2|3|40 s|11:00|Nothing`,
+		`Import fails: row 17 of the file: column "price" (row 4 of the slice 0192f6c4-0001-7000-8000-0000000000aa).|11:00|2|2|40 s|11:00|Nothing`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("causes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -66,10 +70,10 @@ func TestCausesOfFiles(t *testing.T) {
 		}
 		return ids
 	}
-	if ids := order(rows); ids != "abcdefgih" {
-		t.Errorf("the files are %s, want the waiting files, oldest first, and then the ended files, newest first: abcdefgih", ids)
+	if ids := order(rows); ids != "abcdefjkgih" {
+		t.Errorf("the files are %s, want the waiting files, oldest first, and then the ended files, newest first: abcdefjkgih", ids)
 	}
-	for of, want := range map[string]string{list.Causes[0].Key: "ab", list.Causes[1].Key: "e", list.Causes[3].Key: "cd", "writing": "g", "imported": "ih", "cause-none": "", "importing": "abcdef"} {
+	for of, want := range map[string]string{list.Causes[0].Key: "ab", list.Causes[1].Key: "e", list.Causes[3].Key: "jk", list.Causes[4].Key: "cd", "writing": "g", "imported": "ih", "cause-none": "", "importing": "abcdefjk"} {
 		of, rows := sampleOfFiles(files).sink(0).listFiles(url.Values{"of": {of}})
 		if ids := order(rows); ids != want || of.Matching != len(want) {
 			t.Errorf("files of %q: %s of %d, want %s", of.Of, ids, of.Matching, want)
@@ -113,7 +117,7 @@ func TestPageOfAnOutageIsBounded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(list.Causes) > maxCauses || len(rows) > filesShown || list.Matching != many || list.From != 19_950 {
+				if len(list.Causes) > maxCauses || len(rows) > pageSize || list.Matching != many || list.From != 19_950 {
 					t.Errorf("%d causes, %d files from %d of %d", len(list.Causes), len(rows), list.From, list.Matching)
 				}
 				return string(b)

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// damagesShown bounds the list of damage: the newest ones.
+	// damagesShown bounds the list of damage to the newest entries.
 	damagesShown = 100
-	// nodesFor is how long an answer of Options.Nodes serves all viewers, and nodesWithin how long it may take.
+	// nodesFor is how long a result of Options.Nodes serves all viewers, and nodesWithin how long the call may take.
 	nodesFor    = 2 * time.Second
 	nodesWithin = 5 * time.Second
 )
@@ -31,30 +31,30 @@ func (c *Console) healthPage() page {
 	}}
 }
 
-// health is what the page remembers.
+// health is the state that the page remembers.
 type health struct {
 	verifying sync.Mutex // held by the task that verifies
 
 	mu   sync.Mutex
-	last *verified // guarded by mu; nil: nobody has verified
+	last *verified // guarded by mu, nil if no user has verified
 
-	asking sync.Mutex // guards what follows, and is held while the nodes are asked
+	asking sync.Mutex // guards the fields below, and is held while the nodes are asked
 	nodes  []catalog.Node
 	failed error
 	asked  time.Time
 }
 
-// verified is what [forebay.Engine.Verify] has found, or why it could not.
+// verified is the result of [forebay.Engine.Verify], or why there is none.
 type verified struct {
 	at          time.Time
 	ids         []string // of the sinks
-	wrong       []string // the ids of those that differ
+	wrong       []string // the ids of the sinks that differ
 	rows        int64    // recounted
 	differences []string
 	err         error
 }
 
-// healthHead is the live part: what the engine knows without a look at its disk.
+// healthHead is the live part, the engine's knowledge without a look at its disk.
 type healthHead struct {
 	Ready     bool     `json:"ready"`
 	Readiness sentence `json:"readiness"`
@@ -63,7 +63,7 @@ type healthHead struct {
 	Damages int64 `json:"damages"`
 	// Cluster is set if the program lists nodes.
 	Cluster bool `json:"cluster"`
-	// Verified says what the last check has found, State is ok or error, or empty before the first one.
+	// Verified is the result of the last check, State is ok or error, or empty before the first one.
 	Verified    sentence `json:"verified"`
 	State       string   `json:"state"`
 	Differences []string `json:"differences,omitempty"`
@@ -85,11 +85,11 @@ func (c *Console) healthView(s *sample, _ url.Values) view {
 	return view{head: head}
 }
 
-// say returns the outcome in words. Differences and errors quote what is stored, so they need the right to records.
+// say returns the outcome in words. Differences and errors quote stored data, so they need the right to records.
 func (v *verified) say(words bool) (out sentence, state string, differences []string) {
 	switch {
 	case v == nil:
-		return said("Nobody has verified since the console was started."), "", nil
+		return said("No verification has run since the console was started."), "", nil
 	case v.err != nil && words:
 		return said("Not verified at ", v.at, ": ", visible(v.err.Error())), "error", nil
 	case v.err != nil:
@@ -106,7 +106,7 @@ func (v *verified) say(words bool) (out sentence, state string, differences []st
 	return out, "error", v.differences
 }
 
-// checked says when a sink was recounted last, for its ledger; nothing if it never was, or if the check has failed.
+// checked says when a sink was recounted last, for its ledger, or nothing if it never was, or if the check has failed.
 func (k *health) checked(id string) sentence {
 	k.mu.Lock()
 	v := k.last
@@ -163,12 +163,12 @@ type shownDamage struct {
 	File string `json:"file"`
 	Rows string `json:"rows"`
 	Size cell   `json:"size"`
-	// Reason quotes an error: it needs the right to records. Store is the folder that was set aside.
+	// Reason quotes an error, so it needs the right to records. Store is the folder that was set aside.
 	Reason string `json:"reason"`
 	Store  string `json:"store,omitempty"`
 }
 
-// diskAnswer is what only the disk knows.
+// diskAnswer is the information that only the disk has.
 type diskAnswer struct {
 	Free cell `json:"free"`
 	// Damage are the newest records, Records is how many there are.
@@ -182,10 +182,10 @@ type diskAnswer struct {
 func (c *call) healthDisk() (any, error) {
 	words := c.who.rights&Records != 0
 	out := diskAnswer{Free: cell{Text: unknown}, Damage: []shownDamage{}}
-	if free, err := c.eng.VolumeFree(); err == nil {
+	if free, err := c.eng.Buffer().VolumeFree(); err == nil {
 		out.Free = size(free)
 	}
-	list, err := c.eng.Damaged(c.ctx)
+	list, err := c.eng.Buffer().Damaged(c.ctx)
 	if err != nil {
 		if out.Problem = "The list of damage cannot be read." + needsRecords; words {
 			out.Problem = "The list of damage cannot be read: " + visible(err.Error())
@@ -214,7 +214,7 @@ func (c *call) forgetDamage() (any, error) {
 		return nil, err
 	}
 	c.note("damage", in.ID)
-	return nil, c.eng.ForgetDamage(c.ctx, in.ID)
+	return nil, c.eng.Buffer().ForgetDamage(c.ctx, in.ID)
 }
 
 // shownNode is a node of the cluster.
@@ -227,7 +227,7 @@ type shownNode struct {
 	Adopting []string `json:"adopting"`
 	Adopted  []string `json:"adopted"`
 	Damaged  []string `json:"damaged"`
-	// Log is the size beside its bound, Lag what copies lack; unknown if the node reports none.
+	// Log is the size and its bound, Lag the part that copies lack, or unknown if the node reports none.
 	Log string `json:"log"`
 	Lag string `json:"lag"`
 }
@@ -316,10 +316,10 @@ func (c *call) verify() (any, error) {
 	con := c.Console
 	id, err := c.startTask(verifyTask, "Verify", func(ctx context.Context, progress func(string)) error {
 		defer con.health.verifying.Unlock()
-		progress("recounting what is stored")
+		progress("recounting the stored rows")
 		report, err := con.eng.Verify(ctx)
 		if ctx.Err() != nil && err != nil {
-			return err // nobody waits for it any more
+			return err // no caller waits for it
 		}
 		found := verifiedOf(report, err, time.Now())
 		con.health.mu.Lock()

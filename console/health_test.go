@@ -83,11 +83,11 @@ func openDamaged(t *testing.T) *forebay.Engine {
 	return eng
 }
 
-// Verify is a task of whoever may change something, and its outcome is for all; what differs, in words, is for who may read records.
+// Verify is a task of users who may make changes, and all users see its outcome. Only users who may read records see the differences in words.
 func TestHealthVerify(t *testing.T) {
 	c := newConsole(t, console.Options{Tokens: threeTokens, Version: "v1.2.3"})
 	head := healthOf(t, c, reader)
-	if !head.Ready || head.Cluster || head.State != "" || !strings.Contains(textOf(head.Verified), "Nobody has verified") {
+	if !head.Ready || head.Cluster || head.State != "" || !strings.Contains(textOf(head.Verified), "No verification has run") {
 		t.Errorf("before: %+v", head)
 	}
 	facts := map[string]string{}
@@ -106,7 +106,7 @@ func TestHealthVerify(t *testing.T) {
 	if text := textOf(healthOf(t, c, reader).Verified); text != "Verified , 6 rows of 2 sinks recounted: no difference." {
 		t.Errorf("the outcome is %q", text)
 	}
-	shows(t, c, ordersPage, `(difference 0, verified ",`) // the time stands behind
+	shows(t, c, ordersPage, `(difference 0, verified ",`) // the time follows
 }
 
 func TestHealthDamage(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// secret is what databases put into an error: a value of a row.
+// secret is a text that databases put into an error, such as a value of a row.
 const secret = `duplicate key value violates "orders_pkey": Key (card)=(4111-1111 <img src=x onerror=alert(1)>) already exists`
 
-// Nobody reads what a driver says without the right to records: not on the pages, not in the document, not in a task.
+// No user reads a driver's message without the right to records, not on the pages, not in the document, not in a task.
 func TestErrorsOfDriversNeedRecords(t *testing.T) {
 	for _, permanent := range []bool{false, true} {
 		memory := buffertest.NewMemory()
@@ -70,7 +70,7 @@ func TestErrorsOfDriversNeedRecords(t *testing.T) {
 						t.Errorf("permanent %v, token %q, %s: status %d, has %q: %s", permanent, token, target, w.Code, bad, body)
 					}
 				}
-				if strings.Contains(target, "page=") && (!strings.Contains(body, "the target returns an error. The error itself needs the right to records.") || !strings.Contains(body, "Import of 1 file (1 row) fails since ")) {
+				if strings.Contains(target, "page=") && (!strings.Contains(body, "the target returns an error. The error itself needs the right to records.") || !strings.Contains(body, "Import fails: ") || !strings.Contains(body, "1 row in 1 file waits.")) {
 					t.Errorf("permanent %v, token %q, %s does not say that the import fails: %s", permanent, token, target, body)
 				}
 			}

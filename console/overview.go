@@ -12,8 +12,13 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// windowSize is the number of sinks that are shown at once.
-const windowSize = 50
+// pageSize is the number of lines of a list that are shown at once. The scripts have the same number.
+const pageSize = 50
+
+// firstOfPage returns the number of lines to skip for a page that begins at from, or for the last page if the list has become shorter.
+func firstOfPage(from, lines int) int {
+	return max(0, min(from, (lines-1)/pageSize*pageSize))
+}
 
 func (c *Console) overviewPage() page {
 	return page{name: "overview", title: "Overview", key: "o", right: Numbers, live: overviewView, endpoints: []endpoint{
@@ -39,22 +44,24 @@ type tile struct {
 	Lines [2]sentence `json:"lines"`
 	// State is a word of sinkState if it is bad, else empty.
 	State string `json:"state,omitempty"`
+	// Page is the address of the page that the first line leads to, empty if there is none.
+	Page string `json:"page,omitempty"`
 }
 
-// overviewView shows windowSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
-// for all sinks of a source, or a state; "sort", a column, descending behind a "-"; and "from", the number of sinks to skip.
+// overviewView shows pageSize sinks, and in the picture the sums of all that the filter leaves. The query has "filter", a part of "source/sink", "source/"
+// for all sinks of a source, or a state; "sort", a column, descending after a "-"; and "from", the number of sinks to skip.
 func overviewView(s *sample, q url.Values) view {
 	filter := strings.ToLower(strings.TrimSpace(q.Get("filter")))
 	chosen := chooseSinks(s, filter, q.Get("sort"))
 	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
-	from = max(0, min(from, (len(chosen)-1)/windowSize*windowSize))
+	from = firstOfPage(from, len(chosen))
 	drawn := s.all().picture
 	if filter != "" {
 		drawn = s.newPictureOfSome(filter, chosen)
 	}
 	head := overviewHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
-	for _, i := range chosen[from:min(len(chosen), from+windowSize)] {
+	for _, i := range chosen[from:min(len(chosen), from+pageSize)] {
 		rows = append(rows, s.sink(i).row())
 	}
 	return view{head: head, rows: rows}
@@ -191,6 +198,12 @@ func (s *sample) newTiles() [4]tile {
 	}
 	if state.trouble() {
 		out[2].State = state.word()
+	}
+	if at != "" {
+		out[2].Page = "sink/" + at
+	}
+	if quarantined > 0 {
+		out[3].Page = "quarantine"
 	}
 	if expired+damaged > 0 {
 		out[3].State = stateBlocked.word()

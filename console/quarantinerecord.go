@@ -30,7 +30,7 @@ const (
 // rejectRecord is one record with its content.
 type rejectRecord struct {
 	rejectLine
-	// Request is method, path and query; empty if nobody knows.
+	// Request is method, path and query, or empty if unknown.
 	Request  string      `json:"request"`
 	Host     string      `json:"host"`
 	Client   string      `json:"client"`
@@ -40,7 +40,7 @@ type rejectRecord struct {
 	MoreHeaders int        `json:"moreHeaders"`
 	Removed     []string   `json:"removed"`
 	Body        rejectBody `json:"body"`
-	// Came is the body as it came, if it was edited.
+	// Came is the original body, if it was edited.
 	Came *rejectBody `json:"came"`
 	// File and Row are where a row comes from that the target has refused.
 	File string `json:"file"`
@@ -49,7 +49,7 @@ type rejectRecord struct {
 	rejectTest
 }
 
-// rejectBody is a body as text. Its line breaks and its characters without a glyph are as they came: the page marks them.
+// rejectBody is a body as text. Its line breaks and its characters without a glyph are unchanged. The page marks them.
 type rejectBody struct {
 	Text string `json:"text"`
 	Size cell   `json:"size"`
@@ -87,7 +87,7 @@ func bodyOf(b []byte, most int) rejectBody {
 	return out
 }
 
-// rejectTest is what the definition of now makes of a record.
+// rejectTest is the result of the current definition for a record.
 type rejectTest struct {
 	// Passes is set if a replay would store it. Problem is why it cannot be tested.
 	Passes  bool         `json:"passes"`
@@ -103,7 +103,7 @@ type rejectCell struct {
 	Error  string `json:"error"`
 }
 
-// testOf returns an error of its own if it says nothing about the record or its sink.
+// testOf returns an error if err says nothing about the record or its sink.
 func testOf(cells []mapping.Cell, err error) (rejectTest, error) {
 	if errors.Is(err, buffer.ErrUnknownRejected) || errors.Is(err, forebay.ErrClosed) || errors.Is(err, context.Canceled) {
 		return rejectTest{}, err
@@ -215,7 +215,7 @@ func (q *quarantine) edit(c *call) (any, error) {
 	return nil, err
 }
 
-// replay of one record says what became of it.
+// replay of one record reports its outcome.
 func (q *quarantine) replay(c *call) (any, error) {
 	var asked recordRef
 	if err := c.body(&asked); err != nil {
@@ -312,8 +312,8 @@ var (
 	}
 )
 
-// bulk starts a task about the records of a filter: about those that were there at its until, the oldest first, and never more than count,
-// which is what the user has agreed to.
+// bulk starts a task about the records of a filter. It takes the records that were there at its until, the oldest first, and never more than
+// count, which is the number that the user has agreed to.
 func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 	var asked struct {
 		rejectFilter
@@ -339,7 +339,7 @@ func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
 		return nil, err
 	}
 	if n == 0 {
-		return nil, refuse(http.StatusNotFound, "No record matches any more.")
+		return nil, refuse(http.StatusNotFound, "No record matches now.")
 	}
 	title, why := kind.title+recordsOf(n), visible(asked.Why)
 	if len(sets) == 1 {

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// A session is a cookie with a random id and its end, signed with a key that is derived from the token. So sessions outlive a restart, end
-// with the token, take no memory, and hold on every node that has the token. Only those that were signed out are remembered, until they would
-// have ended anyway: by this console alone, so a copy of such a cookie still holds on other nodes and after a restart. The name of the cookie depends on the token, because
-// browsers share cookies between the ports of a host.
+// A session is a cookie with a random id and its end, signed with a key that is derived from the token. So sessions outlive a restart, end with the
+// token, need no memory, and hold on every node that has the token. Only signed-out sessions are remembered, until they would have ended anyway, and
+// by this console alone, so a copy of such a cookie still holds on other nodes and after a restart. The name of the cookie depends on the token,
+// because browsers share cookies between the ports of a host.
 
 const sessionAge = 12 * time.Hour
 
-// tokenKey is what is kept of a token.
+// tokenKey is the stored part of a token.
 type tokenKey struct {
 	name   string // of the cookie, without prefix
 	digest [sha256.Size]byte
@@ -37,11 +37,11 @@ func newTokenKey(t Token) tokenKey {
 	return tokenKey{"forebay-" + hex.EncodeToString(sign(key, "name")[:4]), sha256.Sum256([]byte(t.Secret)), key, t}
 }
 
-// endedSessions are sessions that were signed out. Only valid ones get in, so nobody fills it without a token.
+// endedSessions are sessions that were signed out. Only valid ones get in, so a client without a token cannot fill it.
 type endedSessions struct {
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]time.Time // to when the session would have ended
-	// count grows with each of them; streams look at it.
+	// count grows with each of them, and streams look at it.
 	count atomic.Int64
 }
 
@@ -98,15 +98,15 @@ func (c *Console) find(secret string) *tokenKey {
 	return found
 }
 
-// securePrefix stands before the name of a cookie that came over TLS: no other host and no page without TLS can set such a cookie.
+// securePrefix stands before the name of a cookie received over TLS because no other host and no page without TLS can set such a cookie.
 const securePrefix = "__Host-"
 
 // caller is who makes a request.
 type caller struct {
 	rights Rights
 	user   string
-	// proof is what the page must send with requests that have an effect; empty for clients that send the token with each request, which no
-	// other page can make a browser do.
+	// proof is the text that the page must send with requests that have an effect. It is empty for clients that send the token with each request,
+	// which no other page can make a browser do.
 	proof string
 	// session is set if a cookie gave the rights.
 	session bool
@@ -144,7 +144,7 @@ func (c *Console) caller(r *http.Request) caller {
 	return who
 }
 
-// proves reports whether a request carries what only the page knows.
+// proves reports whether a request carries the proof that only the page knows.
 func (who caller) proves(r *http.Request) bool {
 	return who.proof == "" || hmac.Equal([]byte(r.Header.Get(proofHeader)), []byte(who.proof))
 }
@@ -163,7 +163,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if k == nil {
-		c.opts.Logger.Warn("wrong token for the console", "remote", r.RemoteAddr, "next", "check the token; many lines mean that a client guesses it")
+		c.opts.Logger.Warn("wrong token for the console", "remote", r.RemoteAddr, "next", "check the token; many lines mean that a client is guessing it")
 		c.serveSignIn(w, r, http.StatusForbidden, "The server does not know this token.")
 		return
 	}
@@ -198,26 +198,26 @@ func (c *Console) forget(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// limiter answers maxTries wrong tokens at once, and one more every triesEvery; the others late. It never looks at a right token, so nobody can
-// lock others out; the length of secrets is what keeps them from being guessed. It counts for all callers together: behind a proxy they all
+// limiter refuses maxTries wrong tokens at once, and one more every triesEvery, and the others late. It never looks at a right token, so no client
+// can lock others out. The length of secrets keeps them from being guessed. It counts for all callers together because behind a proxy they all
 // have its address. Its zero value is ready.
 type limiter struct {
 	mu sync.Mutex
 	// empty is when all failures will be forgotten.
 	empty time.Time
-	// waiting answers are held back.
+	// waiting responses are held back.
 	waiting int
 }
 
 const (
 	maxTries   = 20
 	triesEvery = 3 * time.Second
-	// slowAnswer is how long the answer to a wrong token is held back beyond that, and maxSlow how many at a time, which bounds their memory.
+	// slowAnswer is how long the response to a wrong token is held back beyond that, and maxSlow how many at a time, which bounds their memory.
 	slowAnswer = time.Second
 	maxSlow    = 100
 )
 
-// take counts a wrong token, and reports whether its answer may be given at once.
+// take counts a wrong token, and reports whether the response may be sent at once.
 func (l *limiter) take(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

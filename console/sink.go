@@ -57,7 +57,7 @@ type fact struct {
 	Note  string `json:"note,omitempty"`
 }
 
-// sinkView shows the sink that the query names by "source" and "sink". Its rows are files: see listFiles.
+// sinkView shows the sink that the query names by "source" and "sink". Its rows are files. See listFiles.
 func (c *Console) sinkView(s *sample, q url.Values) view {
 	i, ok := s.find(q.Get("source"), q.Get("sink"))
 	if !ok {
@@ -72,10 +72,18 @@ func (c *Console) sinkView(s *sample, q url.Values) view {
 	head.Quarantined = count(s.stats.Sinks[i].Quarantine.Records)
 	var sync forebay.SyncMode
 	sync, head.Defined = c.definition(s.stats.Sinks[i].Source, s.stats.Sinks[i].Sink)
-	head.Facts = k.facts(sync, head.Defined)
+	head.Facts = k.facts(sync, head.Defined, c.targetName(s.stats.Sinks[i].Table.Target))
 	list, rows := k.listFiles(q)
 	head.List = list
 	return view{head: head, rows: rows}
+}
+
+// targetName names the target of a table. It is empty if the engine has one target. A name has no space, so no target has the name "default target".
+func (c *Console) targetName(name string) string {
+	if len(c.eng.Options().Targets) == 0 {
+		return ""
+	}
+	return cmp.Or(name, "default target")
 }
 
 // find returns the position of a sink in s.stats.Sinks.
@@ -105,7 +113,7 @@ func (c *Console) definition(source, sink string) (sync forebay.SyncMode, define
 	return sync, false
 }
 
-// ledger is the equation of the counters: every accepted row is somewhere. verified says what the last recount of the sink has found.
+// ledger is the equation of the counters, by which every accepted row is somewhere. verified is the result of the last recount of the sink.
 func (k sinkNow) ledger(verified sentence) sentence {
 	s := &k.stats.Sinks[k.i]
 	waiting := s.Local.Rows + s.Staging.Rows
@@ -116,7 +124,7 @@ func (k sinkNow) ledger(verified sentence) sentence {
 	return said(text+" (difference "+grouped(rest), verified, ")")
 }
 
-func (k sinkNow) facts(sync forebay.SyncMode, defined bool) []fact {
+func (k sinkNow) facts(sync forebay.SyncMode, defined bool, target string) []fact {
 	s := &k.stats.Sinks[k.i]
 	facts := []fact{{Name: "Table", Value: visible(cmp.Or(s.Table.ID, unknown))}}
 	if n := len(s.Table.Columns); n > 0 {
@@ -124,6 +132,9 @@ func (k sinkNow) facts(sync forebay.SyncMode, defined bool) []fact {
 		if s.Version > 1 {
 			facts[0].Note += ", version " + grouped(int64(s.Version))
 		}
+	}
+	if target != "" {
+		facts = append(facts, fact{Name: "Target", Value: target})
 	}
 	step := func(name string, c, usual trigger.Conditions) {
 		if c == (trigger.Conditions{}) {
@@ -160,7 +171,7 @@ func conditions(c trigger.Conditions) string {
 }
 
 // fileRow has the cells state, rows, bytes, slices, opened, closed because, sentence, the number of rows if the file can be discarded, else -1,
-// and what else can be decided: "", "quarantine" or "split quarantine".
+// and the other possible decisions: "", "quarantine" or "split quarantine".
 func (k sinkNow) fileRow(f *buffer.FileStats) row {
 	opened := any("")
 	if !f.OpenedAt.IsZero() {
@@ -189,7 +200,7 @@ func (k sinkNow) fileRow(f *buffer.FileStats) row {
 	}}
 }
 
-// whyFile says what a file waits for, or when it ended.
+// whyFile says why a file waits, or when it ended.
 func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
 	switch {
 	case !f.FinishedAt.IsZero():
@@ -228,7 +239,7 @@ type tableQuery struct {
 }
 
 func (c *Console) queryOf(t driver.Table) (out tableQuery) {
-	if q, ok := c.eng.TargetOf(forebay.Table{Target: t.Target}).(driver.Querier); ok && t.ID != "" {
+	if q, ok := c.eng.Options().TargetNamed(t.Target).(driver.Querier); ok && t.ID != "" {
 		out.Language, out.Query = q.Query(t)
 	}
 	return out
@@ -249,12 +260,12 @@ func (c *call) sinkAsked() (a sinkAsked, err error) {
 	return a, err
 }
 
-// started is the answer of acts that are tasks.
+// started is the response of acts that are tasks.
 type started struct {
 	Task int `json:"task"`
 }
 
-// flushSink moves what waits to the table.
+// flushSink moves waiting rows to the table.
 func (c *call) flushSink() (any, error) {
 	asked, err := c.sinkAsked()
 	if err != nil {
@@ -288,7 +299,7 @@ func (c *call) flushSink() (any, error) {
 	return started{id}, err
 }
 
-// retrySink repeats at once what has failed, of one file or of the sink.
+// retrySink repeats at once the failed work of one file or of the sink.
 func (c *call) retrySink() (any, error) {
 	asked, err := c.sinkAsked()
 	switch {
@@ -318,7 +329,7 @@ func (c *call) quarantineFile() (any, error) {
 	return nil, c.eng.Sink(asked.Source, asked.Sink).QuarantineFile(c.ctx, asked.File)
 }
 
-// discardFile gives up the rows of a file. The user has confirmed a number of rows; a file that has taken more since then stays.
+// discardFile gives up the rows of a file. The user has confirmed a number of rows. A file that has taken more since then stays.
 func (c *call) discardFile() (any, error) {
 	var asked struct {
 		sinkAsked

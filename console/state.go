@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// sinkState is the word beside a sink, worst last.
+// sinkState is the state shown with a sink, worst last.
 type sinkState uint8
 
 const (
@@ -23,18 +23,18 @@ const (
 	stateRefuses
 )
 
-// word is the word of a state; the script and the style sheet choose icon and colour by it.
+// word is the word of a state. The script and the style sheet choose icon and colour by it.
 func (s sinkState) word() string {
 	return [...]string{"idle", "flows", "removed", "late", "fails", "blocked", "refuses"}[s]
 }
 
-// trouble reports whether somebody should look.
+// trouble reports whether an operator should look.
 func (s sinkState) trouble() bool { return s >= stateLate }
 
 // A level is late when its oldest row waits lateFrom times as long as the triggers promise.
 const lateFrom = 2
 
-// now is what a sample says about one sink.
+// sinkNow is the part of a sample about one sink.
 type sinkNow struct {
 	*sample
 	i int
@@ -42,7 +42,7 @@ type sinkNow struct {
 
 func (s *sample) sink(i int) sinkNow { return sinkNow{s, i} }
 
-// failing returns the oldest file whose upload or import has failed, and how many files and rows wait with or behind it.
+// failing returns the oldest file whose upload or import has failed, and how many files and rows wait with or after it.
 func (k sinkNow) failing() (first *buffer.FileStats, files int, rows int64) {
 	all := k.stats.Sinks[k.i].Files
 	for i := range all {
@@ -80,7 +80,7 @@ func (s *sample) age(l buffer.Level) time.Duration {
 	return max(0, s.at.Sub(l.FirstAt))
 }
 
-// lateness is the age of the oldest row of each level, as a multiple of what the triggers promise; 0 for an empty level.
+// lateness is the age of the oldest row of each level, as a multiple of the interval of the triggers; 0 for an empty level.
 func (k sinkNow) lateness() (local, staging float64) {
 	s := &k.stats.Sinks[k.i]
 	if s.Upload.Interval > 0 {
@@ -125,10 +125,10 @@ func (k sinkNow) full() bool {
 // used is the number of bytes that count against the bound of all sinks.
 func (s *sample) used() int64 { return s.stats.PendingBytes + s.stats.LocalBytes + s.stats.StagedBytes }
 
-// estimateOver is what a rate must be above before it is used for an estimate, in rows per second.
+// estimateOver is the rate, in rows per second, that an estimate needs at least.
 const estimateOver = 1
 
-// why is the sentence of a sink: the first that fits.
+// why is the sentence of a sink, the first that fits.
 func (k sinkNow) why() sentence {
 	s := &k.stats.Sinks[k.i]
 	if k.full() {
@@ -149,7 +149,7 @@ func (k sinkNow) why() sentence {
 	return said(k.whyWaiting(), lostOf(s))
 }
 
-// notTaken says how many records of a sink that has no room were not taken: refused, or lost with a failure that their caller was told of.
+// notTaken says how many records a sink without room has not taken: refused, or lost with a failure that was reported to their caller.
 func notTaken(s *forebay.SinkStats) string {
 	n := s.Rejected["failed"]
 	if n == 0 {
@@ -208,7 +208,7 @@ func (k sinkNow) whyWaiting() sentence {
 	return said("Nothing waits. Last row ", aged{f.lastRow, k.at}, " ago.")
 }
 
-// since is " since HH:MM", or nothing for the zero time: nobody has been refused yet.
+// since is " since HH:MM", or nothing for the zero time, when no row has been refused yet.
 func since(at time.Time) sentence {
 	if at.IsZero() {
 		return nil
@@ -245,25 +245,23 @@ func (k sinkNow) nextStep() sentence {
 	return nil
 }
 
-// whyFailing says what fails since when, with which error, and what happens next.
+// whyFailing states the fault, its start, the waiting rows, the next attempt and the operator's next step, in this order.
 func (k sinkNow) whyFailing(f *buffer.FileStats, files int, rows int64) sentence {
-	many := "1 file"
-	if files != 1 {
-		many = count(int64(files)).Text + " files"
+	out := said(stepOf(f), " fails: ", k.errorOf(f), " ")
+	if f.FirstFailed.IsZero() {
+		out = said(out, attempts(f), ".")
+	} else {
+		out = said(out, "Since ", f.FirstFailed, ", ", attempts(f), ".")
 	}
-	out := said(stepOf(f), " of ", many, " (", rowsOf(rows), ") fails")
-	if !f.FirstFailed.IsZero() {
-		out = said(out, " since ", f.FirstFailed)
-	}
-	out = said(out, ", ", attempts(f), ": ", k.errorOf(f))
-	if f.Permanent {
-		out = said(out, " An operator must fix the cause.")
-	}
+	out = said(out, " ", rowsOf(rows), " in ", count(int64(files)).Text, verb(int64(files), " file", " files"), verb(rows, " waits.", " wait."))
 	if f.RetryAfter.After(k.at) {
 		out = said(out, " Next attempt in ", until{f.RetryAfter, k.at}, ".")
 	}
 	if !f.FirstFailed.IsZero() && k.stats.Retention > 0 {
 		out = said(out, " Rows expire ", f.FirstFailed.Add(k.stats.Retention), ".")
+	}
+	if f.Permanent {
+		out = said(out, " An operator must fix the cause.")
 	}
 	return out
 }
@@ -275,10 +273,10 @@ func attempts(f *buffer.FileStats) string {
 	return count(int64(f.Attempt)).Text + " attempts"
 }
 
-// needsRecords stands for what a driver has said: databases quote the values that they refuse, which are contents of rows.
+// needsRecords stands for a driver's message because databases quote the values that they refuse, which are contents of rows.
 const needsRecords = " The error itself needs the right to records."
 
-// notReady is why the engine takes no records.
+// notReady is why the engine accepts no records.
 func (s *sample) notReady() string {
 	if s.words {
 		return visible(s.ready.Error())
@@ -289,13 +287,13 @@ func (s *sample) notReady() string {
 	return "its local disk has failed, and it reads its state back." + needsRecords
 }
 
-// top is what every page shows: the verdict, which is the title of the tab too.
+// top is the part that every page shows, the verdict, which is the title of the tab too.
 type top struct {
 	State   string   `json:"state"`
 	Verdict sentence `json:"verdict"`
 	// Banner is a condition of the whole engine, empty if there is none.
 	Banner sentence `json:"banner,omitempty"`
-	// Closed is set when the numbers do not change any more.
+	// Closed is set when the numbers no longer change.
 	Closed bool `json:"closed,omitempty"`
 }
 
@@ -329,7 +327,7 @@ func topOf(s *sample) top {
 	case s.ready != nil:
 		t.State = "error"
 		t.Verdict = said("Nothing is taken: the engine is not ready.")
-		t.Banner = said("The engine takes no records: ", s.notReady())
+		t.Banner = said("The engine accepts no records: ", s.notReady())
 	case !s.stats.RefusingSince.IsZero(), s.stats.MaxDiskBytes > 0 && s.used() >= s.stats.MaxDiskBytes:
 		t.State = "error"
 		t.Verdict = said("Refusing records", since(s.stats.RefusingSince), ": the disk limit is reached.", refusedCalls(s.stats.Overloads))
@@ -357,7 +355,7 @@ func topOf(s *sample) top {
 	return t
 }
 
-// lastExpired is when the newest file expired, of those that the engine still lists; zero without one.
+// lastExpired is when the newest file expired, among the files that the engine still lists, or zero without one.
 func (s *sample) lastExpired() (at time.Time) {
 	for i := range s.stats.Sinks {
 		for j := range s.stats.Sinks[i].Files {

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// Sentences say what is lost, what is refused, what hangs and when rows expire.
+// Sentences name lost and refused rows, hanging work and when rows expire.
 func TestSentences(t *testing.T) {
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	sampleOf := func(change func(*forebay.Stats, *forebay.SinkStats)) *sample {
@@ -26,7 +26,7 @@ func TestSentences(t *testing.T) {
 		change       func(*forebay.Stats, *forebay.SinkStats)
 		why, verdict string
 	}{
-		"a failure": {failed, "Import of 1 file (3 rows) fails since 11:56, 2 attempts: columns differ. Next attempt in 40 s. Rows expire 11:56.", "1 of 1 sinks is held up. Nothing is lost."},
+		"a failure": {failed, "Import fails: columns differ. Since 11:56, 2 attempts. 3 rows in 1 file wait. Next attempt in 40 s. Rows expire 11:56.", "1 of 1 sinks is held up. Nothing is lost."},
 		"an import that hangs": {func(_ *forebay.Stats, k *forebay.SinkStats) {
 			k.Local = buffer.Level{Rows: 3, FirstAt: at}
 			k.Files = []buffer.FileStats{{State: buffer.FileImporting, CallSince: at.Add(-6 * time.Minute)}}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"slices"
@@ -15,12 +16,12 @@ import (
 )
 
 const (
-	// tailRows is how many rows are shown, tailTime how long they may take, tailSlots how many users read a table at once: a bucket takes a request for
-	// each MiB, and 16 MiB of memory.
+	// tailRows is how many rows are shown, tailTime how long they may take, tailSlots how many users read a table at once. A bucket takes a request
+	// for each MiB, and 16 MiB of memory.
 	tailRows  = 20
 	tailTime  = 2 * time.Second
 	tailSlots = 2
-	// maxCellShown bounds what is sent of a cell, in bytes: a page has up to 2,000 of them.
+	// maxCellShown bounds the bytes sent of a cell because a page has up to 2,000 of them.
 	maxCellShown = 2 << 10
 )
 
@@ -31,7 +32,7 @@ func (c *Console) tablesPage() page {
 	}}
 }
 
-// shownCell is a cell of a table: a text, nil for NULL. Cut says that there is more of it.
+// shownCell is a cell of a table, which is a text, nil for NULL. Cut says that there is more of it.
 type shownCell struct {
 	Text *string `json:"t"`
 	Cut  bool    `json:"cut,omitempty"`
@@ -42,15 +43,17 @@ type shownTable struct {
 	Source string `json:"source"`
 	Sink   string `json:"sink"`
 	Table  string `json:"table"`
+	// Target names the target of the table if the engine has several.
+	Target string `json:"target"`
 	tableQuery
 	// Columns are names and types.
 	Columns [][2]string   `json:"columns"`
 	Rows    [][]shownCell `json:"rows"`
-	// Imported is when the last row came into the table, nil if nobody knows.
+	// Imported is when the last row came into the table, nil if unknown.
 	Imported *moment `json:"imported"`
-	// Why there are no rows, or fewer; a sentence, empty if there are all.
+	// Why there are no rows, or fewer. A sentence, empty if there are all.
 	Note string `json:"note"`
-	// Stored counts the rows that this sink ever stored in its tables, Waiting those that will come.
+	// Stored counts the rows that this sink ever stored in its tables, Waiting the rows that will come.
 	Stored  cell `json:"stored"`
 	Waiting cell `json:"waiting"`
 }
@@ -61,7 +64,7 @@ func (c *call) tablesOpen() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := shownTable{Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Columns: [][2]string{}, Rows: [][]shownCell{}, Stored: cell{Text: unknown}, Waiting: cell{Text: unknown}}
+	out := shownTable{Source: source.ID, Sink: sink.ID, Table: sink.Table.ID, Target: c.targetName(sink.Table.Target), Columns: [][2]string{}, Rows: [][]shownCell{}, Stored: cell{Text: unknown}, Waiting: cell{Text: unknown}}
 	table := driver.Table{ID: sink.Table.ID, Target: sink.Table.Target}
 	if s := c.sampler.current(); s != nil {
 		for i := range s.stats.Sinks {
@@ -72,9 +75,12 @@ func (c *call) tablesOpen() (any, error) {
 		}
 	}
 	out.tableQuery = c.queryOf(table)
-	t, ok := c.eng.TargetOf(sink.Table).(driver.Tailer)
+	t, ok := c.eng.Options().TargetNamed(sink.Table.Target).(driver.Tailer)
 	if !ok {
-		out.Note = "The target does not show rows here."
+		out.Note = "This target shows no rows here. Read the table with a client of the target."
+		if out.Query != "" {
+			out.Note = "This target shows no rows here. Use the query."
+		}
 		return out, nil
 	}
 	select {
@@ -90,11 +96,18 @@ func (c *call) tablesOpen() (any, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		out.Note = "The table is not there yet: the first import makes it."
 		return out, nil
-	case errors.Is(err, driver.ErrTailTooLarge), errors.Is(err, context.DeadlineExceeded) && c.ctx.Err() == nil:
+	case errors.Is(err, driver.ErrTailTooLarge):
 		out.Note = "The newest rows are too large to show. Use the query."
 		return out, nil
-	case err != nil:
+	case c.ctx.Err() != nil:
 		return nil, err
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Note = fmt.Sprintf("The target has not returned the rows within %v. It may be away, or the rows are too large to show. Waiting rows are safe. Refresh, or use the query.", tailTime)
+		return out, nil
+	case err != nil: // the target is away, say, but the query and the counts still help
+		c.opts.Logger.Warn("console request failed", "action", "tables.open", "cause", err, "next", "fix the cause, and reload the page")
+		out.Note = "The rows cannot be read: " + strings.TrimSuffix(visible(err.Error()), ".") + ". Waiting rows are safe. Refresh when the target is back, or use the query."
+		return out, nil
 	}
 	secret := c.secretColumns(table.ID)
 	for _, k := range tail.Columns {
@@ -125,8 +138,9 @@ func (c *call) tablesOpen() (any, error) {
 	return out, nil
 }
 
-// secretColumns are the columns of a table that are secret in the definition of a sink, as the engine or the catalog has it. A sink that was
-// removed does not count: keep the mark as long as the table has the values.
+// secretColumns are the columns of a table that are secret in the definition of a sink, as the engine or the catalog has it. The target does not
+// count, because a sink that moves to another target leaves rows in the previous one. A sink that was
+// removed does not count, so keep the mark while the table has the values.
 func (c *call) secretColumns(table string) (names []string) {
 	add := func(t forebay.Table) {
 		for _, k := range t.Columns {

@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,8 +10,10 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -79,7 +83,7 @@ func TestTablesShowTheLastRows(t *testing.T) {
 	}
 	giveBack()
 	console.SetTailTime(c, -1)
-	if got := open(); !strings.Contains(got.Note, "too large to show") || len(got.Rows) > 0 || got.Query == "" {
+	if got := open(); !strings.Contains(got.Note, "not returned the rows within 2s. It may be away, or the rows are too large") || len(got.Rows) > 0 || got.Query == "" {
 		t.Errorf("past the time limit: %+v", got)
 	}
 }
@@ -115,7 +119,31 @@ func TestTablesOfOtherTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := consoleOf(t, eng, console.Options{})
-	if got := answer[shownTable](t, send(t, c, "/tables.open?source=web&sink=events", readsRecords, nil), 200); got.Note == "" || got.Query != "" || len(got.Rows) > 0 {
+	if got := answer[shownTable](t, send(t, c, "/tables.open?source=web&sink=events", readsRecords, nil), 200); got.Note != "This target shows no rows here. Read the table with a client of the target." || got.Query != "" || len(got.Rows) > 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// away is a target whose rows cannot be read.
+type away struct{ *dir.TableDir }
+
+func (away) Tail(context.Context, string, int) (driver.Tail, error) {
+	return driver.Tail{}, errors.New("dial tcp 10.0.0.7:5432: connection refused.")
+}
+
+// While a target is away, the page still has the counts and the query, and names the problem before the next step.
+func TestTablesOfATargetThatIsAway(t *testing.T) {
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: away{dir.Tables(t.TempDir())}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	if err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("b")}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	got := answer[shownTable](t, send(t, consoleOf(t, eng, console.Options{}), "/tables.open?source=web&sink=events", readsRecords, nil), 200)
+	want := "The rows cannot be read: dial tcp 10.0.0.7:5432: connection refused. Waiting rows are safe. Refresh when the target is back, or use the query."
+	if got.Note != want || got.Query == "" || got.Table != "t" {
+		t.Errorf("%+v, want the note %q, the table and a query", got, want)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A task is work that goes on when its page is closed: a replay, a flush. Its state is a part of every message to viewers with Changes.
+// A task is work that continues when its page is closed, such as a replay, a flush. Its state is a part of every message to viewers with Changes.
 
 const (
 	maxTasks = 8 // of one kind that run at once
@@ -53,7 +53,8 @@ type tasks struct {
 }
 
 // startTask runs fn in the background, under a context that ends with [Console.Close] or when a user cancels the task. Cancelling ends the
-// waiting of fn; what the engine has begun goes on. progress replaces the sentence of the task. The error is a refusal if too many of the kind run.
+// waiting of fn. Work that the engine has begun continues. progress replaces the sentence of the task. The error is a refusal if too many of the kind
+// run.
 func (c *call) startTask(kind taskKind, title string, fn func(ctx context.Context, progress func(sentence string)) error) (id int, err error) {
 	ts := &c.tasks
 	ts.mu.Lock()
@@ -89,7 +90,7 @@ func (c *call) startTask(kind taskKind, title string, fn func(ctx context.Contex
 			t.State = "cancelled"
 		default:
 			t.State, t.Error = "failed", visible(err.Error())
-			log.Warn("console task failed", "task", title, "user", user, "cause", err)
+			log.Warn("console task failed", "task", title, "user", user, "cause", err, "next", "fix the cause that the page shows, and restart the task")
 		}
 	})
 	return t.ID, nil

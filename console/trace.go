@@ -22,12 +22,17 @@ const (
 	traceTime  = 2 * time.Second
 	traceRows  = 10
 	traceSlots = 2
-	// requestWindow is how long after a request its rows are looked for, requestSinks at how many sinks, requestAge how old it may be: other texts
+	// requestWindow is how long after a request its rows are looked for, requestSinks at how many sinks, requestAge how old it may be. Other texts
 	// look like ids too.
 	requestWindow = time.Second
 	requestSinks  = 20
 	requestAge    = 365 * 24 * time.Hour
-	// maxTraced bounds what is searched for, maxCellTraced what is sent of a cell, in bytes.
+	// tracedCalls is how many calls of a trace are shown, tracesAt how many traces of a call that is known by its time.
+	tracedCalls = 20
+	tracesAt    = 3
+	// traceIDLength is the number of hexadecimal digits of the id of a trace.
+	traceIDLength = 32
+	// maxTraced bounds the text to search for, maxCellTraced the sent part of a cell, in bytes.
 	maxTraced     = 1 << 10
 	maxCellTraced = 256
 )
@@ -35,28 +40,28 @@ const (
 func (c *Console) tracePage() page {
 	return page{name: "trace", title: "Trace", key: "e", right: Records, endpoints: []endpoint{
 		{name: "trace.sources", method: http.MethodGet, right: Records, run: (*call).traceSources},
-		// A POST, so that what is searched for, which may be personal data, is in no address and no access log.
+		// A POST, so that the searched text, which may be personal data, is in no address and no access log.
 		{name: "trace.find", method: http.MethodPost, right: Records, run: (*call).traceFind},
 	}}
 }
 
-// traced is the answer of a search.
+// traced is the response of a search.
 type traced struct {
-	Request *tracedRequest `json:"request"` // nil: the text is no id of a request
+	Request *tracedRequest `json:"request"` // nil if the text is no id of a request
 	Calls   []tracedCall   `json:"calls"`
 	Rows    []tracedRow    `json:"rows"`
-	// Searched says how much was searched, Kept how long what can be found.
+	// Searched says how much was searched, Kept how long rows and calls can be found.
 	Searched sentence `json:"searched"`
 	Kept     sentence `json:"kept"`
 }
 
-// tracedRequest is what the id of a request tells: when it came, and so where the rows of that time are.
+// tracedRequest is the information in the id of a request, when it arrived, and so where the rows of that time are.
 type tracedRequest struct {
 	Text  sentence     `json:"text"`
 	Sinks []tracedCall `json:"sinks"`
 }
 
-// tracedCall is what calls with a key have stored at one sink.
+// tracedCall is the rows that calls with a key, or a call of a trace, have stored at one sink.
 type tracedCall struct {
 	Sink string `json:"sink"`
 	// Quarantined is set if records are, or were, in the quarantine.
@@ -111,7 +116,7 @@ func (c *call) traceFind() (any, error) {
 	text := strings.TrimSpace(asked.Text)
 	switch {
 	case text == "":
-		return nil, refuse(http.StatusBadRequest, "Enter a request id, an Idempotency-Key or a value.")
+		return nil, refuse(http.StatusBadRequest, "Enter a request id, a trace id, an Idempotency-Key or a value.")
 	case len(text) > maxTraced:
 		return nil, refuse(http.StatusBadRequest, "The text has more than 1 KiB.")
 	}
@@ -134,6 +139,7 @@ func (c *call) traceFind() (any, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.traceWithin)
 	defer cancel()
 	out := traced{Request: c.traceRequest(s, sinks, text), Calls: []tracedCall{}, Rows: []tracedRow{}}
+	c.traceTrace(s, sinks, text, &out)
 	if err := c.traceCalls(ctx, s, sinks, text, &out); err != nil {
 		return nil, err
 	}
@@ -142,6 +148,9 @@ func (c *call) traceFind() (any, error) {
 	}
 	out.Kept = said("Keys are kept for ", hours(s.stats.KeyRetention), ". A value is found while its row waits; then look for it in the table. ",
 		"Of the files that have ended, the last 30 of each sink are known.")
+	if c.eng.Options().Tracer != nil {
+		out.Kept = said(out.Kept, " Of traces, the last 256 sampled calls of each sink are known since the start.")
+	}
 	return out, nil
 }
 
@@ -168,7 +177,50 @@ func keysOf(text string) []string {
 	return keys
 }
 
-// traceCalls adds what calls with a key have stored.
+// traceTrace adds the sampled calls of a trace, the newest first, if the text is the id of one.
+func (c *call) traceTrace(s *sample, sinks []int, text string, out *traced) {
+	id := strings.ToLower(text)
+	if len(id) != traceIDLength || c.eng.Options().Tracer == nil {
+		return
+	}
+	for _, i := range sinks {
+		k := s.sink(i)
+		calls := c.eng.Sink(s.stats.Sinks[i].Source, s.stats.Sinks[i].Sink).TracedCalls()
+		for _, call := range slices.Backward(calls) {
+			if call.Span.TraceID().String() != id {
+				continue
+			}
+			if len(out.Calls) == tracedCalls {
+				return
+			}
+			t := tracedCall{Sink: s.stats.Sinks[i].ID}
+			t.Steps = append(t.Steps, stepAt("Accepted", call.At, "Span ", call.Span.SpanID().String(), " of the trace."))
+			t.Steps = append(t.Steps, c.placesOrEnd(k, call.At)...)
+			out.Calls = append(out.Calls, t)
+		}
+	}
+}
+
+// tracesOf says which sampled calls put rows into a sink at a time.
+func (c *call) tracesOf(source, sink string, at time.Time) string {
+	var ids []string
+	for _, call := range c.eng.Sink(source, sink).TracedCalls() {
+		if id := call.Span.TraceID().String(); call.At.Equal(at) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	switch n := len(ids); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return " Trace " + ids[0] + "."
+	case n > tracesAt:
+		return fmt.Sprintf(" %d traces put rows into the sink in that millisecond.", n)
+	}
+	return " The traces of that millisecond are " + strings.Join(ids, ", ") + "."
+}
+
+// traceCalls adds the rows that calls with a key have stored.
 func (c *call) traceCalls(ctx context.Context, s *sample, sinks []int, text string, out *traced) error {
 	before := ""
 	for n, i := range sinks {
@@ -204,16 +256,20 @@ func (c *call) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
 	if r.Quarantined > 0 {
 		what += ", and " + count(int64(r.Quarantined)).Text + verb(int64(r.Quarantined), " record", " records") + " for the quarantine"
 	}
-	t.Steps = append(t.Steps, stepAt("Accepted", r.At, what, "."))
+	t.Steps = append(t.Steps, stepAt("Accepted", r.At, what, ".", c.tracesOf(sink.Source, sink.Sink, r.At)))
 	if r.Rows == 0 {
 		return t
 	}
-	steps := c.placesOf(k, r.At, r.At)
-	if len(steps) == 0 {
-		steps = []step{k.endedStep()}
-	}
-	t.Steps = append(t.Steps, steps...)
+	t.Steps = append(t.Steps, c.placesOrEnd(k, r.At)...)
 	return t
+}
+
+// placesOrEnd are the places of rows that were accepted at a time. Rows without a place have left it.
+func (c *call) placesOrEnd(k sinkNow, at time.Time) []step {
+	if steps := c.placesOf(k, at, at); len(steps) > 0 {
+		return steps
+	}
+	return []step{k.endedStep()}
 }
 
 // placesOf are the slices and files that took rows between two times, first and last included, as far as they are still listed.
@@ -245,7 +301,7 @@ func (c *call) placesOf(k sinkNow, first, last time.Time) (steps []step) {
 	return steps
 }
 
-// traceRequest says where the rows are that were accepted when a request came, if the text is the id of one. Nobody has stored the id, so
+// traceRequest says where the rows are that were accepted when a request came, if the text is the id of a request. The id is stored nowhere, so
 // whether the request has stored anything is not known.
 func (c *call) traceRequest(s *sample, sinks []int, text string) *tracedRequest {
 	at, ok := requestid.Time(text)
@@ -268,10 +324,10 @@ func (c *call) traceRequest(s *sample, sinks []int, text string) *tracedRequest 
 	case len(out.Sinks) == 0:
 		out.Text = said(out.Text, "No file that is still listed took rows in the second after it.")
 	case more:
-		out.Text = said(out.Text, "If it was answered with 200, its rows are among those that sinks took in the second after it. These are the first ",
+		out.Text = said(out.Text, "If it got 200, its rows are among the rows that sinks accepted in the second after it. These are the first ",
 			grouped(requestSinks), " sinks. Name the source.")
 	default:
-		out.Text = said(out.Text, "If it was answered with 200, its rows are among those that these sinks took in the second after it.")
+		out.Text = said(out.Text, "If it got 200, its rows are among the rows that these sinks accepted in the second after it.")
 	}
 	return out
 }
@@ -289,7 +345,7 @@ func (k sinkNow) endedStep() step {
 
 func sliceStep(sl buffer.SliceStats) step {
 	where := map[buffer.SliceState]string{
-		buffer.SliceWriting: "It takes rows, on the local disk.", buffer.SliceUploading: "On the local disk, to be uploaded.",
+		buffer.SliceWriting: "It accepts rows, on the local disk.", buffer.SliceUploading: "On the local disk, to be uploaded.",
 		buffer.SliceUploaded: "In staging.", buffer.SliceImported: "Its file has ended, so it is about to be deleted.",
 	}[sl.State]
 	return stepAt("Slice", sl.OpenedAt, sl.ID, ", ", rowsOf(sl.Level.Rows), ". ", where)
@@ -356,7 +412,7 @@ func (c *call) traceRows(ctx context.Context, s *sample, sinks []int, text strin
 		for i := range columns {
 			isSecret[i] = slices.ContainsFunc(hidden, func(name string) bool { return strings.EqualFold(name, columns[i].Name) })
 		}
-		err := c.eng.ReadSlice(ctx, p.ID, func(cells [][]byte) error {
+		err := c.eng.Buffer().ReadSlice(ctx, p.ID, func(cells [][]byte) error {
 			read++
 			found := false
 			for i, cell := range cells {

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/requestid"
+	"github.com/forebay/forebay/internal/spantest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -76,7 +77,7 @@ func plain(parts []any) string {
 }
 
 // newTrace has the source web with a secret and a sink whose imports fail while held is set.
-func newTrace(t *testing.T) (eng *forebay.Engine, target *buffertest.Memory, held *atomic.Bool) {
+func newTrace(t *testing.T, change ...func(*forebay.Options)) (eng *forebay.Engine, target *buffertest.Memory, held *atomic.Bool) {
 	t.Helper()
 	target, held = buffertest.NewMemory(), new(atomic.Bool)
 	target.Before = func(_ context.Context, c buffertest.Call) error {
@@ -85,7 +86,11 @@ func newTrace(t *testing.T) (eng *forebay.Engine, target *buffertest.Memory, hel
 		}
 		return nil
 	}
-	eng, err := forebay.Open(t.TempDir(), forebay.Options{Staging: target, Target: target})
+	opts := forebay.Options{Staging: target, Target: target}
+	for _, f := range change {
+		f(&opts)
+	}
+	eng, err := forebay.Open(t.TempDir(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,7 @@ func TestTraceOfARequest(t *testing.T) {
 		}
 	}
 	got := words(find(t, c, "web", "order-7").Calls[0].Steps)
-	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. It takes rows, on the local disk.\nFile @: " + file + ", 1 row.\n" +
+	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. It accepts rows, on the local disk.\nFile @: " + file + ", 1 row.\n" +
 		"Table: Not in the table web.events yet. Next upload in "; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want\n%s", got, want)
 	}
@@ -140,7 +145,7 @@ func TestTraceOfARequest(t *testing.T) {
 	}
 	got = words(find(t, c, "web", "order-7").Calls[0].Steps)
 	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. In staging.\nFile @: " + file + ", 1 row. Closed at @ because of: requested.\n" +
-		"Table: Not in the table web.events yet. Import of 1 file (1 row) fails since @, "; !strings.HasPrefix(got, want) {
+		"Table: Not in the table web.events yet. Import fails: "; !strings.HasPrefix(got, want) || !strings.Contains(got, ". Since @, ") || !strings.Contains(got, " 1 row in 1 file waits.") {
 		t.Errorf("%s, want\n%s", got, want)
 	}
 	held.Store(false)
@@ -187,7 +192,7 @@ func TestTraceOfARequestID(t *testing.T) {
 	got := find(t, c, "web", id).Request
 	file := eng.Stats().Sinks[0].Files[0].ID
 	if got == nil || len(got.Sinks) != 1 || got.Sinks[0].Sink != "web/events" || !strings.Contains(words(got.Sinks[0].Steps), "\nFile @: "+file+", 1 row.") ||
-		plain(got.Text) != "A request with this id came at @. If it was answered with 200, its rows are among those that these sinks took in the second after it." {
+		plain(got.Text) != "A request with this id came at @. If it got 200, its rows are among the rows that these sinks accepted in the second after it." {
 		t.Errorf("%+v", got)
 	}
 	for what, at := range map[string]time.Time{"an earlier request": time.Now().Add(-time.Hour), "a later one": time.Now().Add(30 * time.Second)} {
@@ -238,6 +243,46 @@ func TestTraceOfACallOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !strings.HasSuffix(words(got[0].Steps), "Given up @: The file was discarded.") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The sampled calls of a trace are found by its id, in any case, with the places of their rows. A call that is found by its key has the id of its trace.
+func TestTraceOfATrace(t *testing.T) {
+	tracer := new(spantest.Tracer)
+	eng, _, _ := newTrace(t, func(o *forebay.Options) { o.Tracer = tracer })
+	c := consoleOf(t, eng, console.Options{})
+	console.SetTraceTime(c, time.Minute)
+	ctx, caller := tracer.Start(t.Context(), "caller")
+	id := caller.SpanContext().TraceID().String()
+	rec := []*mapping.Record{mapping.JSON([]byte(`{"n":1,"note":"x"}`))}
+	if _, err := eng.IngestOnce(ctx, "web", forebay.Once{Key: "order"}, rec); err != nil {
+		t.Fatal(err)
+	}
+	span := tracer.Named("forebay.ingest")[0].Context.SpanID().String()
+	if got := find(t, c, "", "order").Calls; len(got) != 1 || !strings.HasPrefix(words(got[0].Steps), "Accepted @: 1 row. Trace "+id+".\nSlice @") {
+		t.Errorf("%+v", got)
+	}
+	for _, text := range []string{id, strings.ToUpper(id)} {
+		if got := find(t, c, "web", text).Calls; len(got) != 1 || got[0].Sink != "web/events" || !strings.HasPrefix(words(got[0].Steps), "Accepted @: Span "+span+" of the trace.\nSlice @") {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := find(t, c, "", strings.Repeat("a", 32)).Calls; len(got) != 0 {
+		t.Errorf("got %+v for an unknown trace, want none", got)
+	}
+	for range 30 {
+		if _, err := eng.IngestBatch(ctx, "web", rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := find(t, c, "", id); len(got.Calls) != 20 || !strings.Contains(plain(got.Kept), "the last 256 sampled calls of each sink") {
+		t.Errorf("%d calls, want 20; %s", len(got.Calls), plain(got.Kept))
+	}
+	if err := eng.Flush(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, c, "", id).Calls; len(got) != 20 || !strings.Contains(words(got[0].Steps), "In the table web.events.") {
 		t.Errorf("%+v", got)
 	}
 }

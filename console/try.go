@@ -16,16 +16,16 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The playground maps an event with columns that nobody has saved, and stores nothing.
+// The playground maps an event with unsaved columns, and stores nothing.
 
 const (
 	// maxEvent bounds the body of an event. The engine takes larger ones.
 	maxEvent = 1 << 20
 	// tryTime bounds one row. A template that has begun ends by its budget.
 	tryTime = 2 * time.Second
-	// trySlots bounds the rows that are mapped at the same time, for all users together: the engine needs the processors.
+	// trySlots bounds the rows that are mapped at the same time, for all users together because the engine needs the processors.
 	trySlots = 2
-	// maxValue bounds what is sent of a cell and of the row, in bytes.
+	// maxValue bounds the bytes sent of a cell and of the row.
 	maxValue = 64 << 10
 	// maxNames bounds the sinks in a list to choose from, maxPicked the events.
 	maxNames  = 200
@@ -57,7 +57,7 @@ func (c *Console) tryPage() page {
 	}}
 }
 
-// draftColumn is a column as the page edits it: its JSON form, but with program and default as texts. A browser would change the numbers of
+// draftColumn is a column as the page edits it, its JSON form, but with program and default as texts. A browser would change the numbers of
 // a default that it has parsed.
 type draftColumn struct {
 	Type mapping.Type `json:"type"`
@@ -111,13 +111,13 @@ type placed struct {
 	// Column is the position of the column, -1 for the mapping as a whole; Field is the member of its JSON form.
 	Column int    `json:"column"`
 	Field  string `json:"field,omitempty"`
-	// Line and Col count from 1, in characters. 0: the problem has no place.
+	// Line and Col count from 1, in characters. 0 means that the problem has no place.
 	Line int    `json:"line,omitempty"`
 	Col  int    `json:"col,omitempty"`
 	Text string `json:"text"`
 }
 
-// problemsOf returns the places of what [forebay.Engine.Compile] has refused.
+// problemsOf returns the places of the errors of [forebay.Engine.Compile].
 func problemsOf(err error) []placed {
 	if all, ok := errors.AsType[mapping.DefinitionErrors](err); ok {
 		problems := make([]placed, len(all))
@@ -138,14 +138,14 @@ func (c *call) sinkNamed(sourceID, sinkID string) (source forebay.Source, sink f
 		}
 	}
 	if c.opts.Catalog != nil {
-		// The definition of the catalog counts: the engine may have refused its columns.
+		// The definition of the catalog counts because the engine may have refused its columns.
 		of, s, err := c.opts.Catalog.Sink(sourceID, sinkID)
 		if err != nil {
 			return source, sink, 0, refuse(http.StatusNotFound, "There is no sink %s/%s.", visible(sourceID), visible(sinkID))
 		}
 		source.ID, source.Type = sourceID, of.Type
 		sink.ID, sink.Disabled = sinkID, s.DisabledWith(of) != nil
-		sink.Table = forebay.Table{ID: s.TableID, Columns: s.Columns, Extend: s.Extend}
+		sink.Table = forebay.Table{ID: s.TableID, Target: s.Target, Columns: s.Columns, Extend: s.Extend}
 		return source, sink, s.Version.Number, nil
 	}
 	if sink.ID == "" {
@@ -185,7 +185,7 @@ type pick struct {
 	Message string `json:"message"`
 }
 
-// opened is what the page needs of a sink.
+// opened has the data of a sink that the page needs.
 type opened struct {
 	Source string `json:"source"`
 	Sink   string `json:"sink"`
@@ -199,7 +199,7 @@ type opened struct {
 	// Version is 0 where definitions are not kept in a catalog.
 	Version int    `json:"version"`
 	Picks   []pick `json:"picks"`
-	// Why the columns cannot be saved, or run as a shadow; empty if they can.
+	// Why the columns cannot be saved, or run as a shadow. Empty if they can.
 	NoSave   string `json:"noSave"`
 	NoShadow string `json:"noShadow"`
 }
@@ -293,7 +293,7 @@ type triedCell struct {
 	Why   *placed `json:"why,omitempty"`
 }
 
-// triedRow answers try.run. Problems are of the columns; with one there are no cells.
+// triedRow is the response of try.run. Problems are of the columns. With one there are no cells.
 type triedRow struct {
 	Problems []placed    `json:"problems,omitempty"`
 	Cells    []triedCell `json:"cells,omitempty"`
@@ -307,7 +307,7 @@ type triedRow struct {
 	Text     string `json:"text"`
 }
 
-// sinkDraft is a sink with columns that nobody has saved.
+// sinkDraft is a sink with unsaved columns.
 type sinkDraft struct {
 	Source, Sink string
 	Columns      []draftColumn
@@ -345,17 +345,21 @@ func (c *call) tryRun() (any, error) {
 	return answer, err
 }
 
-// tryCompile compiles columns as the engine does. The mapper is not the sink's own, even for the same columns, so that the UUIDs of the sink do
+// tryCompile compiles columns as the engine does, with the limits of the target of the sink. The mapper is not the sink's own, even for the same columns, so that the UUIDs of the sink do
 // not depend on the playground.
 func (c *call) tryCompile(source, sink string, columns mapping.Columns) (*mapping.Mapper, error) {
-	return c.eng.CompileColumns(source, sink+" playground", columns)
+	table := forebay.Table{Columns: columns}
+	if _, s, _, err := c.sinkNamed(source, sink); err == nil {
+		table.Target = s.Table.Target
+	}
+	return c.eng.Sink(source, sink+" playground").Compile(table)
 }
 
 // mapEvent fills in the row.
 func (c *call) mapEvent(ctx context.Context, answer *triedRow, m *mapping.Mapper, columns mapping.Columns, rec *mapping.Record) error {
 	inTable := m.Columns()
 	var row []byte
-	unseen := 0 // bytes of secret values beyond what the row shows for them
+	unseen := 0 // bytes by which secret values exceed their marks in the row
 	for i, column := range columns {
 		if ctx.Err() != nil {
 			if c.ctx.Err() != nil {
@@ -407,7 +411,7 @@ func (c *call) mapEvent(ctx context.Context, answer *triedRow, m *mapping.Mapper
 	return nil
 }
 
-// causeOf is the text of an error without its column and place, which stand beside it.
+// causeOf is the text of an error without its column and place, which the page shows next to it.
 func causeOf(e *mapping.Error) string {
 	text := e.Err.Error()
 	if e.At.Expr != "" {
@@ -423,7 +427,7 @@ func quoted(row []byte, text string) []byte {
 	return append(row, '"')
 }
 
-// head is the beginning of a text, of whole characters; cut says that there is more. Bytes that are not UTF-8 become U+FFFD in JSON.
+// head is the beginning of a text, of whole characters, and cut says that there is more. Bytes that are not UTF-8 become U+FFFD in JSON.
 func head(text string) (beginning string, cut bool) { return headOf(text, maxValue) }
 
 func headOf(text string, most int) (beginning string, cut bool) {

@@ -48,7 +48,7 @@ func send(t *testing.T, h http.Handler, target, token string, body any, headers 
 	return w
 }
 
-// answer decodes an answer that must have a status.
+// answer decodes a response that must have a status.
 func answer[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T) {
 	t.Helper()
 	if w.Code != status {
@@ -192,7 +192,7 @@ func TestPlaygroundRowIsThatOfTheTable(t *testing.T) {
 	rec.Header = http.Header{"Content-Type": {"application/json"}, "X-Env": {"prod", "two"}}
 	rec.ClientIP = netip.MustParseAddr("192.0.2.7")
 	rec.Received = time.Date(2026, 11, 23, 12, 0, 0, 5e8, time.UTC)
-	m, err := eng.CompileColumns("web", "events", columns)
+	m, err := eng.Sink("web", "events").Compile(forebay.Table{Columns: columns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestPlaygroundLimits(t *testing.T) {
 	}
 }
 
-// Secret values are in no answer; the size of the row counts them.
+// Secret values are in no response. The size of the row counts them.
 func TestPlaygroundSecrets(t *testing.T) {
 	eng, _ := openTables(t, forebay.Sink{Table: forebay.Table{Columns: mapping.Columns{mapping.Body("body")}}})
 	c := consoleOf(t, eng, console.Options{})

@@ -26,7 +26,7 @@ type changedField struct {
 	After  string `json:"after"`
 }
 
-// tryDiff compares columns with those of the sink, and says what its table will make of them.
+// tryDiff compares columns with the columns of the sink, and says what its table will make of them.
 func (c *call) tryDiff() (any, error) {
 	var asked sinkDraft
 	if err := c.body(&asked); err != nil {
@@ -50,13 +50,13 @@ func refuseColumns(err error) error {
 	return &refusal{http.StatusUnprocessableEntity, "The columns have errors.", map[string]any{"problems": problemsOf(err)}}
 }
 
-// changesOf lists what has changed, in the order of the new columns, and behind them those that are gone.
+// changesOf lists the changes, in the order of the new columns, and then the removed columns.
 func changesOf(before, after []draftColumn) []changedColumn {
 	changes := []changedColumn{}
 	find := func(list []draftColumn, name string) int {
 		return slices.IndexFunc(list, func(d draftColumn) bool { return strings.EqualFold(d.Name, name) })
 	}
-	// A column has moved if those that both lists have come in another order.
+	// A column has moved if the columns in both lists are in another order.
 	var kept []int
 	for _, d := range after {
 		if i := find(before, d.Name); i >= 0 {
@@ -88,7 +88,7 @@ func changesOf(before, after []draftColumn) []changedColumn {
 	return changes
 }
 
-// fieldsOf lists the fields that differ, of those that count for the kind of a column.
+// fieldsOf lists the fields that differ and count for the kind of a column.
 func fieldsOf(before, after draftColumn) (fields []changedField) {
 	was, is := membersOf(before), membersOf(after)
 	names := make(map[string]struct{}, len(is))
@@ -107,7 +107,7 @@ func fieldsOf(before, after draftColumn) (fields []changedField) {
 	return fields
 }
 
-// membersOf are the members of a column as texts. Those that have no effect are left out.
+// membersOf are the members of a column as texts. Members without an effect are left out.
 func membersOf(d draftColumn) map[string]string {
 	clean := draftOf(mapping.Columns{d.column()})[0]
 	var members map[string]any
@@ -123,7 +123,7 @@ func membersOf(d draftColumn) map[string]string {
 	return texts
 }
 
-// warnings says what is known about the table without asking the target.
+// warnings returns known problems of the table without asking the target.
 func (c *call) warnings(source forebay.Source, sink forebay.Sink, columns mapping.Columns) []string {
 	warnings := []string{}
 	before, err := c.tryCompile(source.ID, sink.ID, sink.Table.Columns)
@@ -139,7 +139,7 @@ func (c *call) warnings(source forebay.Source, sink forebay.Sink, columns mappin
 	source.Sinks[i].Table = sink.Table
 	source.Sinks[i].Table.Columns = columns
 	if d, err := c.eng.Compile(source); err == nil {
-		for _, p := range c.eng.Accepts(d) {
+		for _, p := range d.Problems() {
 			if p.Sink == sink.ID {
 				warnings = append(warnings, visible(p.Err.Error()))
 			}

@@ -53,7 +53,7 @@ func openCatalog(t *testing.T, columns mapping.Columns) (*forebay.Engine, *catal
 		ID: "web", Name: "Web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{ID: "events", Name: "Events", TableID: "in.c-web.events", Columns: columns}},
 	})
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatal(task, err)
@@ -145,7 +145,7 @@ func TestPlaygroundSaves(t *testing.T) {
 	}
 }
 
-// Of many who save the same version at once, one succeeds, and the others are told.
+// Of many users who save the same version at once, one succeeds, and the others are refused.
 func TestPlaygroundSavesAtOnce(t *testing.T) {
 	eng, cat := openCatalog(t, mapping.Columns{mapping.UUID("id")})
 	c := consoleOf(t, eng, console.Options{Catalog: cat})

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// maxRuns bounds the shadows that are remembered. Those that have ended make room first.
+// maxRuns bounds the shadows that are remembered. Ended shadows make room first.
 const maxRuns = 32
 
 // shadowRuns are the shadows that the page has started, the newest of each sink, by "source/sink".
@@ -24,7 +24,7 @@ type shadowRuns struct {
 	last map[string]*shadowRun
 }
 
-// shadowRun is a shadow and who has started it.
+// shadowRun is a shadow and the user who started it.
 type shadowRun struct {
 	shadow *forebay.Shadow
 	user   string
@@ -71,7 +71,7 @@ func isDone(s *forebay.Shadow) bool {
 	}
 }
 
-// tryShadow lets the columns run beside those of the sink. The task ends with the shadow, and the shadow with the task.
+// tryShadow runs the columns as a shadow of the sink's columns. The task ends with the shadow, and the shadow with the task.
 func (c *call) tryShadow() (any, error) {
 	var asked struct {
 		sinkDraft
@@ -175,9 +175,9 @@ type shadowReport struct {
 	Until moment `json:"until"`
 	// End is a sentence about why it has ended, empty while it runs.
 	End string `json:"end"`
-	// Counts are all records: those of Seen that were not compared say why.
+	// Counts cover all records. A count of records that were not compared names the reason.
 	Counts []countOf `json:"counts"`
-	// Compared are the records behind the counts of Columns and Errors.
+	// Compared are the records in the counts of Columns and Errors.
 	Compared int64          `json:"compared"`
 	Columns  []shadowColumn `json:"columns"`
 	Errors   []shadowError  `json:"errors"`
@@ -187,7 +187,7 @@ type shadowReport struct {
 	ChangedTime string `json:"changedTime"`
 }
 
-// countOf is a number with its name. Bad marks what speaks against the change.
+// countOf is a number with its name. Bad marks a reason against the change.
 type countOf struct {
 	Name string `json:"name"`
 	N    cell   `json:"n"`
@@ -196,7 +196,7 @@ type countOf struct {
 
 type shadowColumn struct {
 	Name string `json:"name"`
-	// What is new, missing or generated; empty for a column of both mappings.
+	// What is "new", "missing" or "generated". It is empty for a column of both mappings.
 	What      string          `json:"what"`
 	Different int64           `json:"different"`
 	Examples  []shadowExample `json:"examples"`
@@ -295,10 +295,10 @@ func cellText(c forebay.ShadowCell) *string {
 	return &c.Text
 }
 
-// saveWithin is how long an answer waits for the change. It goes on behind that.
+// saveWithin is how long a response waits for the change, which continues after that.
 const saveWithin = 5 * time.Second
 
-// saved answers try.save.
+// saved is the response of try.save.
 type saved struct {
 	// State is done, running or failed; Text is a sentence.
 	State    string   `json:"state"`
@@ -307,14 +307,14 @@ type saved struct {
 	Warnings []string `json:"warnings"`
 }
 
-// unseen is no version: a page that does not say which one its user has seen changes nothing.
+// unseen is no version. A page that does not say which one its user has seen changes nothing.
 const unseen = -1
 
-// trySave makes the columns a new version of the sink, unless somebody else has made one that the user has not seen.
+// trySave makes the columns a new version of the sink, unless another user has made one that this user has not seen.
 func (c *call) trySave() (any, error) {
 	var asked struct {
 		sinkDraft
-		// Version is the one that the user has edited.
+		// Version is the version that the user has edited.
 		Version     int
 		Description string
 	}
@@ -355,29 +355,25 @@ func (c *call) trySave() (any, error) {
 	return c.saving(task, fmt.Sprintf("Saving %s/%s", source.ID, sink.ID), newest)
 }
 
-// saving waits for a change of the catalog, and makes it a task with a title if it takes longer than an answer may. version returns the
+// saving waits for a change of the catalog, and makes it a task with a title if it takes longer than a response may. version returns the
 // newest version.
 func (c *call) saving(task catalog.Task, title string, version func() int) (any, error) {
-	cat := c.opts.Catalog
 	ctx, cancel := context.WithTimeout(c.ctx, saveWithin)
 	defer cancel()
-	task, err := waitFor(ctx, cat, task)
+	task, err := task.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		_, err = c.startTask(saveTask, title, func(ctx context.Context, progress func(string)) error {
-			task, err := waitFor(ctx, cat, task)
-			if err == nil && task.Status == catalog.Failed {
-				err = errors.New(task.Failure)
-			}
+			task, err := task.Wait(ctx)
 			progress(visible(task.Result))
 			return err
 		})
 		return saved{State: "running", Text: "The target has not responded yet. The change continues; see the tasks below."}, err
 	}
-	if err != nil {
-		return nil, err
-	}
 	if task.Status == catalog.Failed {
 		return saved{State: "failed", Text: visible(task.Failure)}, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	out := saved{State: "done", Text: visible(task.Result), Version: version()}
 	for _, w := range task.Warnings {
@@ -387,19 +383,10 @@ func (c *call) saving(task catalog.Task, title string, version func() int) (any,
 	return out, nil
 }
 
-// waitFor is Wait that keeps the task that it was given when ctx ends.
-func waitFor(ctx context.Context, cat *catalog.Catalog, task catalog.Task) (catalog.Task, error) {
-	ended, err := cat.Wait(ctx, task.ID)
-	if err != nil {
-		return task, err
-	}
-	return ended, nil
-}
-
-// unknownRecord refuses a record that is not in the quarantine any more.
+// unknownRecord refuses a record that is no longer in the quarantine.
 func unknownRecord(err error) error {
 	if errors.Is(err, buffer.ErrUnknownRejected) {
-		return refuse(http.StatusNotFound, "The record is not in the quarantine any more.")
+		return refuse(http.StatusNotFound, "The record is no longer in the quarantine.")
 	}
 	return err
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// An answerRule recognises answers that mean something else than a page: http.answerRules.
+// An answerRule recognises responses that mean something else than a page (http.answerRules).
 type answerRule struct {
-	// path is where to look in the answer, "" when the status alone decides.
+	// path is where to look in the response, "" when the status alone decides.
 	path string
-	// statuses the rule is for; none: every answer that is not an error by its status.
+	// statuses the rule is for. None means every response that is not an error by its status.
 	statuses []int
 	// equals and except are the texts that the value must have, and must not have. Without equals any value that is not empty will do.
 	equals, except []string
@@ -81,7 +81,7 @@ func parseTexts(s *section, key string) []string {
 	return out
 }
 
-// matches reports whether the rule applies to an answer. passed is true when its status is no error.
+// matches reports whether the rule applies to a response. passed is true when its status is no error.
 func (r *answerRule) matches(status int, passed bool, body tree.Node) bool {
 	if len(r.statuses) == 0 && !passed || len(r.statuses) > 0 && !slices.Contains(r.statuses, status) {
 		return false
@@ -101,16 +101,16 @@ func (r *answerRule) matches(status int, passed bool, body tree.Node) bool {
 	return !n.Empty()
 }
 
-// An answerError is what a rule made of an answer.
+// An answerError is the verdict of a rule about a response.
 type answerError struct {
 	rule    *answerRule
 	message string
 }
 
 func (e *answerError) Error() string {
-	text := "the answer matches http.answerRules"
+	text := "the response matches http.answerRules"
 	if e.rule.path != "" {
-		text = fmt.Sprintf("the answer has an error at %q", e.rule.path)
+		text = fmt.Sprintf("the response has an error at %q", e.rule.path)
 	}
 	if e.message != "" {
 		text += ": " + e.message
@@ -118,7 +118,7 @@ func (e *answerError) Error() string {
 	return text
 }
 
-// judge applies the rules to an answer. It returns nil when there is nothing against it.
+// judge applies the rules to a response. It returns nil when no rule matches.
 func (c *client) judge(ctx context.Context, resp *response, format *answerFormat) *answerError {
 	rules := c.plan.answerRules
 	if len(rules) == 0 {
@@ -131,7 +131,7 @@ func (c *client) judge(ctx context.Context, resp *response, format *answerFormat
 	}
 	body := resp.node
 	if !passed || resp.parseErr != nil {
-		// Errors are JSON, often also where data is something else.
+		// Errors are JSON, often even where data is something else.
 		body, _ = tree.ParseText(ctx, resp.body, c.mostMembers())
 	}
 	for i := range rules {
@@ -156,10 +156,10 @@ func (c *client) parse(ctx context.Context, resp *response, format *answerFormat
 	return format.of(resp.status).parse(ctx, resp.body, c.mostMembers())
 }
 
-// errNoPage ends a job as if there were no further page: an answer that a rule with the action end matches.
-var errNoPage = errors.New("the answer ends the job")
+// errNoPage ends a job as if there were no further page when a rule with the action end matches the response.
+var errNoPage = errors.New("the response ends the job")
 
-// fetch sends an API request and decodes the answer, of which the items are not known yet. errNoPage means that there is no page.
+// fetch sends an API request and decodes the response, whose items are not known yet. errNoPage means that there is no page.
 func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (*page, error) {
 	var verdict *answerError
 	r.charset = format.charset
@@ -175,7 +175,7 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (*
 	}
 	ignored := slices.Contains(c.plan.ignoreErrors, resp.status)
 	if ignored {
-		c.log.WarnContext(ctx, "status of an answer is ignored", "status", resp.status, "url", c.plan.shown(r.url))
+		c.log.WarnContext(ctx, "status of a response is ignored", "status", resp.status, "url", c.plan.shown(r.url))
 	}
 	n, err := resp.node, resp.parseErr
 	if !resp.parsed {
@@ -192,10 +192,10 @@ func (c *client) fetch(ctx context.Context, r *request, format *answerFormat) (*
 	case resp.body == "" && (resp.status < 300 || resp.status == http.StatusNotModified):
 		return &page{header: resp.header, blank: true}, nil
 	case strings.TrimSpace(resp.body) == "":
-		err = fmt.Errorf("the answer is empty, %s is expected", format.of(resp.status))
+		err = fmt.Errorf("the response is empty, %s is expected", format.of(resp.status))
 	case resp.textErr != nil: // says enough
 	default:
-		err = fmt.Errorf("the answer is not %s: %w", format.of(resp.status), err)
+		err = fmt.Errorf("the response is not %s: %w", format.of(resp.status), err)
 	}
 	return nil, &RequestError{
 		Method: r.method, URL: c.plan.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err,

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestAuthentication asserts what each type of authentication sends.
+// TestAuthentication asserts the requests of each type of authentication.
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	auth := func(s string) string { return `"authentication": {` + s + `}` }
@@ -33,7 +33,7 @@ func TestAuthentication(t *testing.T) {
 		{name: "basic, spelled out", headers: headers, api: auth(`"type": "basic", "username": "me", "password": {"attr": "#p"}`), config: `"#p": "pw", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Basic bWU6cHc="}},
 		{name: "bearer", headers: headers, api: auth(`"type": "bearer", "token": {"attr": "#t"}`), config: `"#t": "tok", ` + job, answers: []string{`[]`}, requests: []string{"GET /u Authorization=Bearer tok"}},
 		{name: "key in a header", headers: headers, api: auth(`"type": "apiKey", "name": "X-Key", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`[]`}, requests: []string{"GET /u X-Key=key7"}},
-		{name: "key in the query", api: auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`400 bad key7`}, requests: []string{"GET /u?k=key7"}, err: "GET http://h/u answered 400: bad ***"},
+		{name: "key in the query", api: auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job, answers: []string{`400 bad key7`}, requests: []string{"GET /u?k=key7"}, err: "GET http://h/u returned 400: bad ***"},
 		{
 			name: "key in the query, also of the link to the next page", api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "apiKey", "in": "query", "name": "k", "value": {"attr": "#t"}`), config: `"#t": "key7", ` + job,
 			answers: []string{`{"next_page": "/u?a=%C3%A9&k=key7&p=2", "d": [1]}`, `{"next_page": "?k=old&k=older", "d": [2]}`, `{"d": []}`}, requests: []string{"GET /u?k=key7", "GET /u?a=%C3%A9&p=2&k=key7", "GET /u?k=key7"},
@@ -44,9 +44,9 @@ func TestAuthentication(t *testing.T) {
 		},
 		{
 			name: "parameters with credentials", api: `"http": {"defaultOptions": {"params": {"v": 2, "user": "x"}}}, ` + auth(`"type": "query", "query": {"key": {"attr": "#t"}, "user": "me", "sum": {"function": "md5", "args": [{"function": "implode", "args": ["-", ["a", {"attr": "#t"}]]}]}}`), config: `"#t": "key7", ` + job,
-			answers: []string{`400 bad key7`}, requests: []string{"GET /u?v=2&key=key7&user=me&sum=" + md5Text("a-key7")}, err: "answered 400: bad ***",
+			answers: []string{`400 bad key7`}, requests: []string{"GET /u?v=2&key=key7&user=me&sum=" + md5Text("a-key7")}, err: "returned 400: bad ***",
 		},
-		{name: "a token that is spelled out is secret too", api: auth(`"type": "bearer", "token": "tok-en"`), config: job, answers: []string{`400 no tok-en`}, requests: []string{"GET /u"}, err: "answered 400: no ***"},
+		{name: "a token that is spelled out is secret too", api: auth(`"type": "bearer", "token": "tok-en"`), config: job, answers: []string{`400 no tok-en`}, requests: []string{"GET /u"}, err: "returned 400: no ***"},
 		{
 			name: "credentials stay with their origin", headers: headers, api: `"pagination": {"method": "response.url"}, ` + auth(`"type": "bearer", "token": "tok"`), config: job,
 			answers: []string{`{"next_page": "http://o/x", "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u Authorization=Bearer tok", "GET http://o/x"},
@@ -73,18 +73,18 @@ func TestAuthentication(t *testing.T) {
 			name: "a new token is no retry", headers: headers, api: `"retryConfig": {"maxRetries": 1, "http": {"retryHeader": "Wait"}}, ` + auth(`"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"X-Key": {"response": "t"}}}`), config: job,
 			answers: []string{`{"t": 1}`, "401 who?", `{"t": 2}`, "500 Wait: 0.001\ndown", `[]`}, requests: []string{"GET /in", "GET /u X-Key=1", "GET /in", "GET /u X-Key=2", "GET /u X-Key=2"},
 		},
-		{name: "a password in an endpoint", api: `"pagination": {"method": "pagenum"}`, config: `"jobs": [{"endpoint": "http://me:pass@h/x", "id": "j"}]`, answers: []string{`7`}, requests: []string{"GET /x?page=1"}, err: `endpoint "http://***@h/x": the answer is an integer`},
+		{name: "a password in an endpoint", api: `"pagination": {"method": "pagenum"}`, config: `"jobs": [{"endpoint": "http://me:pass@h/x", "id": "j"}]`, answers: []string{`7`}, requests: []string{"GET /x?page=1"}, err: `endpoint "http://***@h/x": the response is an integer`},
 		{
 			name: "401 after a new token is the end", headers: headers, api: auth(`"type": "login", "loginOn": [401], "loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"X-Key": {"response": "t"}}}`), config: job,
-			answers: []string{`{"t": 1}`, "401 who?", `{"t": 2}`, "401 who?"}, requests: []string{"GET /in", "GET /u X-Key=1", "GET /in", "GET /u X-Key=2"}, err: "answered 401 (attempt 2): who?",
+			answers: []string{`{"t": 1}`, "401 who?", `{"t": 2}`, "401 who?"}, requests: []string{"GET /in", "GET /u X-Key=1", "GET /in", "GET /u X-Key=2"}, err: "returned 401 (attempt 2): who?",
 		},
 		{
 			name: "the token request is refused", api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
-			answers: []string{`400 {"error": "invalid_client", "s": "s3cret"}`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret"}, err: `login failed: POST http://h/token answered 400: {"error": "invalid_client", "s": "***"}`,
+			answers: []string{`400 {"error": "invalid_client", "s": "s3cret"}`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret"}, err: `login failed: POST http://h/token returned 400: {"error": "invalid_client", "s": "***"}`,
 		},
 		{
-			name: "no token in the answer", api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
-			answers: []string{`{"token": "at-9"}`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret"}, err: "login failed: POST http://h/token answered 200: the answer has no access_token",
+			name: "no token in the response", api: auth(`"type": "oauth2", "tokenUrl": "token", "clientAuth": "body", "clientId": "me", "clientSecret": "s3cret"`), config: job,
+			answers: []string{`{"token": "at-9"}`}, requests: []string{"POST /token" + form + "grant_type=client_credentials&client_id=me&client_secret=s3cret"}, err: "login failed: POST http://h/token returned 200: the response has no access_token",
 		},
 	} {
 		s.run(t)
@@ -135,8 +135,8 @@ func TestHMAC(t *testing.T) {
 	}
 }
 
-// TestRefreshTokens gives a new refresh token for each that is used, and takes none twice. A run must have made a token durable before it
-// uses what came with it, and the next run must know it.
+// TestRefreshTokens gives a new refresh token for each that is used, and accepts none twice. A run must have made a token durable before
+// it uses the access token that was issued with it, and the next run must know it.
 func TestRefreshTokens(t *testing.T) {
 	t.Parallel()
 	const api = `"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "pub", "refreshToken": {"attr": "#r"}}`
@@ -164,7 +164,7 @@ func TestRefreshTokens(t *testing.T) {
 	second := extract(t, a, cfg, pulled)
 	checkError(t, second.err, "")
 	saved = second.state
-	// Another token in the configuration takes the place of all that came from the old one.
+	// Another token in the configuration replaces all tokens issued for the old token.
 	checkError(t, extract(t, a, strings.Replace(cfg, "rt-0", "rt-new", 1), pulled).err, "")
 	same(t, "requests", a.asked(), []string{
 		form + "rt-0&client_id=pub", "GET /u Authorization=Bearer at-1", form + "rt-1&client_id=pub", "GET /u Authorization=Bearer at-2",
@@ -175,7 +175,7 @@ func TestRefreshTokens(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotUsedUnsaved ends the run when a new refresh token cannot be saved: nothing is asked with it.
+// TestTokenIsNotUsedUnsaved ends the run when a new refresh token cannot be saved. Nothing is asked with it.
 func TestTokenIsNotUsedUnsaved(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, `{"access_token": "at-1", "refresh_token": "rt-1"}`, `[]`)
@@ -193,7 +193,7 @@ func TestTokenIsNotUsedUnsaved(t *testing.T) {
 	}
 }
 
-// TestTokenOutlivesItsRun ends the run while the server replaces the refresh token: the new one is saved.
+// TestTokenOutlivesItsRun ends the run while the server replaces the refresh token. The new one is saved.
 func TestTokenOutlivesItsRun(t *testing.T) {
 	t.Parallel()
 	cfg, err := extractor.Parse([]byte(config(`"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, `"jobs": [{"endpoint": "u"}]`)))
@@ -224,7 +224,7 @@ type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestAnswerRules recognises errors in answers.
+// TestAnswerRules recognises errors in responses.
 func TestAnswerRules(t *testing.T) {
 	t.Parallel()
 	rules := func(s string) string {
@@ -232,13 +232,13 @@ func TestAnswerRules(t *testing.T) {
 	}
 	const job = `"jobs": [{"endpoint": "u", "dataField": "d"}]`
 	for _, s := range []story{
-		{name: "an error", api: rules(`{"path": "error", "message": "error.text"}`), config: job, answers: []string{`{"error": {"text": "no such view"}, "d": [1]}`}, requests: []string{"GET /u?page=1"}, records: []string{}, err: `GET http://h/u?page=1 answered 200: the answer has an error at "error": no such view: {"error"`},
+		{name: "an error", api: rules(`{"path": "error", "message": "error.text"}`), config: job, answers: []string{`{"error": {"text": "no such view"}, "d": [1]}`}, requests: []string{"GET /u?page=1"}, records: []string{}, err: `GET http://h/u?page=1 returned 200: the response has an error at "error": no such view: {"error"`},
 		{name: "no error", api: rules(`{"path": "error"}`), config: job, answers: []string{`{"error": null, "d": [1]}`, `{"d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}},
 		{name: "tried again", api: rules(`{"path": "code", "equals": [7, "busy"], "action": "retry"}`), config: job, answers: []string{"Wait: 0.001\n" + `{"code": "busy"}`, "Wait: 0.001\n" + `{"code": 7}`, `{"code": 8, "d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=1", "GET /u?page=1"}, records: []string{}},
-		{name: "tried too often", api: rules(`{"path": "code", "equals": 7, "action": "retry"}`), config: job, answers: []string{"Wait: 0.001\n" + `{"code": 7}`, "Wait: 0.001\n" + `{"code": 7}`, `{"code": 7}`}, requests: []string{"GET /u?page=1", "GET /u?page=1", "GET /u?page=1"}, err: `(attempt 3): the answer has an error at "code"`},
-		{name: "the end", api: rules(`{"path": "status", "except": "ok", "action": "end"}`), config: job, answers: []string{`{"status": "ok", "d": [1]}`, `{"status": "past the end", "d": [2]}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}, log: "an answer matched http.answerRules"},
+		{name: "tried too often", api: rules(`{"path": "code", "equals": 7, "action": "retry"}`), config: job, answers: []string{"Wait: 0.001\n" + `{"code": 7}`, "Wait: 0.001\n" + `{"code": 7}`, `{"code": 7}`}, requests: []string{"GET /u?page=1", "GET /u?page=1", "GET /u?page=1"}, err: `(attempt 3): the response has an error at "code"`},
+		{name: "the end", api: rules(`{"path": "status", "except": "ok", "action": "end"}`), config: job, answers: []string{`{"status": "ok", "d": [1]}`, `{"status": "past the end", "d": [2]}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}, log: "a response matched http.answerRules"},
 		{name: "the end by a status", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`{"d": [1]}`, `404 {"reason": "page"}`}, requests: []string{"GET /u?page=1", "GET /u?page=2"}, records: []string{`u: {"data":1}`}},
-		{name: "a status for another reason", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`404 {"reason": "view"}`}, requests: []string{"GET /u?page=1"}, err: "answered 404"},
+		{name: "a status for another reason", api: rules(`{"statuses": [404], "path": "reason", "equals": "page", "action": "end"}`), config: job, answers: []string{`404 {"reason": "view"}`}, requests: []string{"GET /u?page=1"}, err: "returned 404"},
 		{name: "a status that is tried again", api: rules(`{"statuses": [403], "action": "retry"}`), config: job, answers: []string{"403 Wait: 0.001\nslow down", `{"d": []}`}, requests: []string{"GET /u?page=1", "GET /u?page=1"}},
 		{name: "in a POST", api: rules(`{"path": "code", "equals": 7, "action": "retry"}`), config: `"jobs": [{"endpoint": "u", "method": "POST", "dataField": "d"}]`, answers: []string{"Wait: 0.001\n" + `{"code": 7}`, `{"d": []}`}, requests: []string{`POST /u application/json {"page":1}`, `POST /u application/json {"page":1}`}},
 		{
@@ -250,7 +250,7 @@ func TestAnswerRules(t *testing.T) {
 			name: "the end of one window", api: rules(`{"path": "gone", "action": "end"}`), config: `"jobs": [{"endpoint": "u", "windows": {"from": "1970-01-02", "to": "1970-01-04"}, "params": {"f": {"window": "from"}}}]`,
 			answers: []string{`[1]`, `{"gone": 1}`, `[2]`, `[]`}, requests: []string{"GET /u?f=86400&page=1", "GET /u?f=86400&page=2", "GET /u?f=172800&page=1", "GET /u?f=172800&page=2"}, records: []string{`u: {"data":1}`, `u: {"data":2}`},
 		},
-		{name: "what is no JSON matches no path", api: rules(`{"path": "error"}`), config: job, answers: []string{`nonsense`}, requests: []string{"GET /u?page=1"}, err: "the answer is not JSON"},
+		{name: "what is no JSON matches no path", api: rules(`{"path": "error"}`), config: job, answers: []string{`nonsense`}, requests: []string{"GET /u?page=1"}, err: "the response is not JSON"},
 	} {
 		s.run(t)
 	}

@@ -21,7 +21,7 @@ func gzipped(t *testing.T, text string) string {
 	return out.String()
 }
 
-// A response whose text is not UTF-8 loses no letter: it is decoded, or the run fails.
+// A response whose text is not UTF-8 loses no letter. It is decoded, or the run fails.
 func TestCharset(t *testing.T) {
 	t.Parallel()
 	declared := func(charset, body string) []string {
@@ -76,7 +76,7 @@ func TestCharset(t *testing.T) {
 	}
 }
 
-// A text may grow when it is decoded. It takes no more memory than other responses.
+// A text may grow when it is decoded. It needs no more memory than other responses.
 func TestCharsetInBoundedMemory(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -85,7 +85,7 @@ func TestCharsetInBoundedMemory(t *testing.T) {
 	} {
 		a := newAPI(t, body)
 		r := extract(t, a, config("", `"jobs": [{"endpoint": "u"}]`), func(_ *extractor.State, o *extractor.Options) { o.MaxResponseBytes = 1 << 20 })
-		if t.Run(name, func(t *testing.T) { checkError(t, r.err, "the answer is larger than allowed (1048576 bytes)") }); t.Failed() {
+		if t.Run(name, func(t *testing.T) { checkError(t, r.err, "the response is larger than allowed (1048576 bytes)") }); t.Failed() {
 			return
 		}
 	}

@@ -26,33 +26,33 @@ import (
 	"github.com/forebay/forebay/internal/buildversion"
 )
 
-// A client sends the requests of one plan: signed by its login, with retries, redirects and limits. It is safe for
+// A client sends the requests of one plan, signed by its login, with retries, redirects and limits. It is safe for
 // concurrent use.
 type client struct {
 	plan      *plan
 	transport http.RoundTripper
-	// bare, if not nil, takes the requests to origins that are not trusted: without the certificate of the client.
+	// bare, if not nil, takes the requests to origins that are not trusted, without the certificate of the client.
 	bare     http.RoundTripper
-	auth     signer // nil: no authentication
+	auth     signer // nil means no authentication
 	log      *slog.Logger
 	maxBody  int64
 	maxDelay time.Duration
 	// traffic is shared by the clients of a run.
 	traffic *traffic
-	// pace is shared by the clients of a run with equal bounds; nil: no bound.
+	// pace is shared by the clients of a run with equal bounds. Nil means no bound.
 	pace *pace
 	// retrying, if not nil, is called before every pause.
 	retrying func()
-	// foreign are the origins that the log has told about.
+	// foreign are the origins that were logged.
 	foreign sync.Map
 }
 
-// traffic counts what went over the network.
+// traffic counts the traffic over the network.
 type traffic struct {
 	requests, bytes, retries atomic.Int64
 }
 
-// A response is the last answer to a request.
+// A response is the last response to a request.
 type response struct {
 	status   int
 	header   http.Header
@@ -120,7 +120,7 @@ func (c *client) do(ctx context.Context, r *request) (*response, error) {
 	return c.doJudged(ctx, r, nil)
 }
 
-// doJudged is do for answers that judge looks at. An answer that ends the job is returned.
+// doJudged is do for responses that judge examines. A response that ends the job is returned.
 func (c *client) doJudged(ctx context.Context, r *request, judge func(*response) *answerError) (*response, error) {
 	shown := c.plan.shown(r.url)
 	renewed, retries := false, 0
@@ -194,7 +194,7 @@ func (c *client) doJudged(ctx context.Context, r *request, judge func(*response)
 	}
 }
 
-// renews reports whether the credentials of a request are to be replaced because of the status of its answer.
+// renews reports whether the credentials of a request are to be replaced because of the status of its response.
 func (c *client) renews(r *request, status int) bool {
 	return !r.login && !r.foreign && c.auth != nil && slices.Contains(c.plan.auth.again, status) && c.auth.forget(r)
 }
@@ -229,9 +229,9 @@ func (c *client) attempt(ctx context.Context, r *request, n int) (*response, err
 		}
 		if !hop.foreign && !c.plan.trusts(u, hop.home) {
 			if resp.status > 303 && len(hop.body) > 0 {
-				return nil, fmt.Errorf("the answer redirects the body of the request to %s, which http.trustedOrigins does not list", originOf(u))
+				return nil, fmt.Errorf("the response redirects the body of the request to %s, which http.trustedOrigins does not list", originOf(u))
 			}
-			// Permanently: that origin must not redirect a signed request back to the API.
+			// Permanently. That origin must not redirect a signed request back to the API.
 			hop.foreign, hop.headers = true, c.plan.publicHeaders(hop.headers)
 		} else if originOf(u) != originOf(hop.url) {
 			hop.headers = withoutHeader(hop.headers, "Host")
@@ -257,9 +257,9 @@ func (c *client) tellForeign(ctx context.Context, u *url.URL) {
 	}
 }
 
-var errTooLarge = errors.New("the answer is larger than allowed")
+var errTooLarge = errors.New("the response is larger than allowed")
 
-// roundTrip sends one HTTP request and reads the answer.
+// roundTrip sends one HTTP request and reads the response.
 func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 	if !r.foreign {
 		if err := c.pace.wait(ctx, c.maxDelay); err != nil {
@@ -335,7 +335,7 @@ func (c *client) roundTrip(ctx context.Context, r *request) (*response, error) {
 }
 
 // readBody reads up to one byte more than most into memory of the size of the text. length is the length of the text, -1 when
-// it is not known: then there are two copies of it for a moment, and never more.
+// it is not known. Then there are two copies of it for a moment, and never more.
 func readBody(r io.Reader, length, most int64) (string, error) {
 	r = io.LimitReader(r, most+1)
 	var text strings.Builder
@@ -389,7 +389,7 @@ func decodedBody(resp *http.Response) (r io.Reader, length int64, err error) {
 	case errors.Is(err, io.EOF): // nothing at all
 		return http.NoBody, -1, nil
 	case err != nil:
-		return nil, -1, fmt.Errorf("the answer cannot be decompressed: %w", err)
+		return nil, -1, fmt.Errorf("the response cannot be decompressed: %w", err)
 	}
 	return r, -1, nil
 }
@@ -405,6 +405,6 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mostMembers bounds the members of objects that a page is read into: they may take twice the memory of the largest
+// mostMembers bounds the members of objects that a page is read into. They may take twice the memory of the largest
 // text, and some megabytes. A member of a large object takes 128 bytes, with its place in the index of names.
 func (c *client) mostMembers() int { return int(2*c.maxBody/128) + 1<<17 }

@@ -45,7 +45,7 @@ func (df dataField) find(p *page) {
 	}
 }
 
-// items finds the items of an answer. The warning says why there are none although the answer has content.
+// items finds the items of a response. The warning says why there are none although the response has content.
 func (df dataField) items(response tree.Node) (items tree.Node, warning string, err error) {
 	nothing := tree.OfList()
 	if df.path != "" {
@@ -54,7 +54,7 @@ func (df dataField) items(response tree.Node) (items tree.Node, warning string, 
 		case n.Kind() == tree.List:
 			return n, "", nil
 		case !ok || n.Empty():
-			return nothing, fmt.Sprintf("no data at %q in the answer", df.path), nil
+			return nothing, fmt.Sprintf("no data at %q in the response", df.path), nil
 		}
 		return tree.OfList(n), "", nil
 	}
@@ -63,7 +63,7 @@ func (df dataField) items(response tree.Node) (items tree.Node, warning string, 
 		return response, "", nil
 	case tree.Object:
 	default:
-		return nothing, "", fmt.Errorf("the answer is %s, a list or an object is expected", response.Kind().Phrase())
+		return nothing, "", fmt.Errorf("the response is %s, a list or an object is expected", response.Kind().Phrase())
 	}
 	var names []string
 	var found tree.Node
@@ -75,7 +75,7 @@ func (df dataField) items(response tree.Node) (items tree.Node, warning string, 
 	}
 	switch len(names) {
 	case 0:
-		return nothing, "the answer has no list; name one in dataField", nil
+		return nothing, "the response has no list; name one in dataField", nil
 	case 1:
 		return found, "", nil
 	}
@@ -84,7 +84,7 @@ func (df dataField) items(response tree.Node) (items tree.Node, warning string, 
 	if len(names) > shown {
 		names, more = names[:shown], fmt.Sprintf(" and %d more", len(names)-shown)
 	}
-	return nothing, "", fmt.Errorf("the answer has several lists, name one of them in dataField: %s%s", strings.Join(names, ", "), more)
+	return nothing, "", fmt.Errorf("the response has several lists, name one of them in dataField: %s%s", strings.Join(names, ", "), more)
 }
 
 func list(n tree.Node) []tree.Node {
@@ -135,7 +135,7 @@ func (j *jobConfig) filtered(item tree.Node) (tree.Node, error) {
 	return item, nil
 }
 
-// itemFilter is a recursionFilter: comparisons joined by "&", and those by "|".
+// itemFilter is a recursionFilter, with comparisons joined by "&", and such groups joined by "|".
 type itemFilter struct {
 	any [][]comparison
 }
@@ -173,7 +173,7 @@ func parseComparison(s string) (comparison, bool) {
 	return comparison{}, false
 }
 
-// matches reports whether children are to be run for an item; a nil filter takes all.
+// matches reports whether children are to be run for an item. A nil filter accepts all.
 func (f *itemFilter) matches(item tree.Node) bool {
 	if f == nil {
 		return true

@@ -11,7 +11,7 @@ import (
 type Problem struct {
 	// Path leads to the value, for example "parameters.api.pagination.limit" or "parameters.config.jobs[2].endpoint".
 	Path string
-	// Message says what is wrong and what is expected. It contains no value of the configuration that may be secret.
+	// Message describes the mistake and the expected content. It contains no value of the configuration that may be secret.
 	Message string
 }
 
@@ -28,7 +28,7 @@ type userError interface {
 type ConfigError struct {
 	// Problems are in the order of the configuration.
 	Problems []Problem
-	// Warnings are the keys that are not known, as in [Config.Warnings]: a misspelled key may be the reason of a problem.
+	// Warnings are the keys that are not known, as in [Config.Warnings]. A misspelled key may be the reason of a problem.
 	Warnings []Problem
 }
 
@@ -47,18 +47,18 @@ func (e *ConfigError) Error() string {
 
 func (*ConfigError) userError() {}
 
-// RequestError is a request that failed after its retries, or whose answer cannot be used. The
+// RequestError is a request that failed after its retries, or whose response cannot be used. The
 // reaction is to look at the API or at the configuration.
 type RequestError struct {
 	// Login is true for the request of the login.
 	Login bool
 	// Method and URL name the request. Values in the URL that are secret are left out.
 	Method, URL string
-	// Status is the HTTP status of the last answer, 0 when there was none.
+	// Status is the HTTP status of the last response, 0 when there was none.
 	Status int
 	// Attempts is how often the request was sent.
 	Attempts int
-	// Body is the start of the last answer without what is secret. It is empty when the answer may be a credential.
+	// Body is the start of the last response without secrets. It is empty when the response may be a credential.
 	Body string
 	// Err is the cause when it is not the status.
 	Err error
@@ -71,7 +71,7 @@ func (e *RequestError) Error() string {
 	}
 	fmt.Fprintf(&b, "%s %s", e.Method, e.URL)
 	if e.Status != 0 {
-		fmt.Fprintf(&b, " answered %d", e.Status)
+		fmt.Fprintf(&b, " returned %d", e.Status)
 	}
 	if e.Attempts > 1 {
 		fmt.Fprintf(&b, " (attempt %d)", e.Attempts)
@@ -95,7 +95,7 @@ func (*RequestError) userError() {}
 type ValueError struct {
 	// Path leads to the expression in the configuration.
 	Path string
-	// Err says what is wrong without showing values.
+	// Err describes the fault without showing values.
 	Err error
 }
 
@@ -106,16 +106,16 @@ func (e *ValueError) Unwrap() error { return e.Err }
 
 func (*ValueError) userError() {}
 
-// DataError is an answer whose content does not fit the configuration or the tables. The reaction is to correct the
+// DataError is a response whose content does not fit the configuration or the tables. The reaction is to correct the
 // configuration, or to look at the API.
 type DataError struct {
-	// Job is the id of the job, Endpoint what the configuration says there without a password, Page the number of the page in it; empty and 0 when
-	// tables are written at the end.
+	// Job is the id of the job, Endpoint its endpoint in the configuration without a password, Page the number of the page in it. They are empty and
+	// 0 when tables are written at the end.
 	Job, Endpoint string
 	Page          int
 	// Table is the table that cannot take the data, if it is about one.
 	Table string
-	// Err says what does not fit.
+	// Err says why the data does not fit.
 	Err error
 }
 

@@ -15,14 +15,14 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// answerFormat says how the answers of a job are read. The zero value is JSON.
+// answerFormat is the format of a job's responses. The zero value is JSON.
 type answerFormat struct {
 	kind string // "" is JSON
 	// Of CSV: the separator, and the names of the columns when the first line does not have them.
 	comma    rune
 	noHeader bool
 	columns  []string
-	// lists are, of XML, the dotted paths of elements that are lists also when there is one.
+	// lists are, of XML, the dotted paths of elements that are lists even if there is only one.
 	lists []string
 	// charset is of every format.
 	charset charset
@@ -34,7 +34,7 @@ const (
 	formatXML   = "xml"
 )
 
-// parseFormat reads a format: its name, or an object with the name as type.
+// parseFormat reads a format, given as its name, or an object with the name as type.
 func parseFormat(s *section, byDefault answerFormat) answerFormat {
 	n, ok := s.get("format")
 	if !ok {
@@ -100,7 +100,7 @@ func (f *answerFormat) String() string {
 	return "JSON"
 }
 
-// of returns the format of an answer with a status. Errors that are ignored are JSON: as CSV any text would be records.
+// of returns the format of a response with a status. Errors that are ignored are JSON because as CSV any text would be records.
 func (f *answerFormat) of(status int) *answerFormat {
 	if status >= 400 {
 		return &answerFormat{charset: f.charset}
@@ -108,8 +108,8 @@ func (f *answerFormat) of(status int) *answerFormat {
 	return f
 }
 
-// parse reads an answer. More than most members of objects are an error. CSV and JSON in lines become a list, which is
-// empty for an empty answer; XML becomes an object whose only member is the root element.
+// parse reads a response. More than most members of objects are an error. CSV and JSON in lines become a list, which is
+// empty for an empty response; XML becomes an object whose only member is the root element.
 func (f *answerFormat) parse(ctx context.Context, body string, most int) (tree.Node, error) {
 	switch f.kind {
 	case formatCSV:
@@ -122,7 +122,7 @@ func (f *answerFormat) parse(ctx context.Context, body string, most int) (tree.N
 	return tree.ParseText(ctx, body, most)
 }
 
-// A listText gathers items as the text of a JSON list. A long list then stays text, and takes no more memory than that.
+// A listText gathers items as the text of a JSON list. A long list then stays text, and needs no more memory than that.
 type listText struct {
 	strings.Builder
 	most int // bytes
@@ -131,7 +131,7 @@ type listText struct {
 // Each member that is allowed may take so many bytes.
 const bytesPerMember = 128
 
-var errLongText = errors.New("the answer as JSON takes more memory than is allowed")
+var errLongText = errors.New("the response as JSON takes more memory than is allowed")
 
 func (t *listText) add(item []byte) error {
 	if t.Len()+len(item) > t.most {

@@ -34,7 +34,7 @@ func TestPaginationByHeaders(t *testing.T) {
 		},
 		{name: "links of another relation, with the parameters of the job", api: pages(link + `, "rel": "older", "includeParams": true`), config: job, answers: []string{`Link: </b?p=1>; rel="older \"quoted\""` + "\n" + `[1]`, `Link: </c>; rel=next` + "\n" + `[2]`}, requests: []string{"GET /a/u?k=v", "GET /b?p=1&k=v"}},
 		{name: "no link", api: pages(link), config: job, answers: []string{`[1]`}, requests: []string{"GET /a/u?k=v"}},
-		{name: "a link to nowhere", api: pages(link), config: job, answers: []string{"Link: <ftp://x/>; rel=next\n[1]"}, requests: []string{"GET /a/u?k=v"}, err: `the link at "next" in the answer: the URL must begin with http`},
+		{name: "a link to nowhere", api: pages(link), config: job, answers: []string{"Link: <ftp://x/>; rel=next\n[1]"}, requests: []string{"GET /a/u?k=v"}, err: `the link at "next" in the response: the URL must begin with http`},
 		{name: "tokens", api: pages(`"method": "response.header", "header": "X-Next", "queryParam": "token"`), config: job, answers: []string{"x-next: a b\n[1]", "X-Next: 2\n[2]", "X-Next: \n[3]"}, requests: []string{"GET /a/u?k=v", "GET /a/u?token=a+b", "GET /a/u?token=2"}},
 		{
 			name: "tokens within bodies", api: pages(`"method": "response.header", "header": "X-Next", "queryParam": "page.after", "paramDelimiter": ".", "includeParams": true`), config: `"jobs": [{"endpoint": "q", "method": "POST", "params": {"query": "{x}", "page": {"size": 2}}}]`,
@@ -62,36 +62,36 @@ func TestFormats(t *testing.T) {
 	xml := `<?xml version="1.0" encoding="ISO-8859-1"?><!-- c --><o:orders xmlns:o="urn:x" page="1"><order id="1"><name>A&amp;B ` + "\xe9" + `</name><tag>x</tag><tag>y</tag><line/></order>
 		<order id="2"><![CDATA[<raw>]]><name> z </name></order></o:orders>`
 	for _, s := range []story{
-		{name: "CSV", config: job(`"csv"`), answers: []string{"\ufeffid,na\"\"me\r\n1,\"a \"\"b\"\"\nc\"\r\n2,\r\n"}, requests: ask, err: `the answer is not CSV: parse error on line 1`},
+		{name: "CSV", config: job(`"csv"`), answers: []string{"\ufeffid,na\"\"me\r\n1,\"a \"\"b\"\"\nc\"\r\n2,\r\n"}, requests: ask, err: `the response is not CSV: parse error on line 1`},
 		{name: "CSV with a header", config: job(`"csv"`), answers: []string{"\ufeffid,name\r\n1,\"a \"\"b\"\"\nc\"\r\n2,\r\n"}, requests: ask, records: []string{`u: {"id":"1","name":"a \"b\"\nc"}`, `u: {"id":"2","name":""}`}},
 		{name: "CSV without a header", config: job(`{"type": "csv", "delimiter": ";", "columns": ["a", "b"]}`), answers: []string{"1;x,y\n2;z\n"}, requests: ask, records: []string{`u: {"a":"1","b":"x,y"}`, `u: {"a":"2","b":"z"}`}},
 		{name: "CSV with other names", config: job(`{"type": "csv", "delimiter": "\t", "header": true, "columns": ["a", "b"]}`), answers: []string{"1\tx\n2\tz\n"}, requests: ask, records: []string{`u: {"a":"2","b":"z"}`}},
 		{name: "CSV of nothing", config: job(`"csv"`), answers: []string{``}, requests: ask, records: []string{}},
 		{name: "CSV of a header", config: job(`"csv"`), answers: []string{`a,b`}, requests: ask, records: []string{}},
-		{name: "CSV with a short line", config: job(`"csv"`), answers: []string{"a,b\n1\n"}, requests: ask, err: "the answer is not CSV: record on line 2: wrong number of fields"},
+		{name: "CSV with a short line", config: job(`"csv"`), answers: []string{"a,b\n1\n"}, requests: ask, err: "the response is not CSV: record on line 2: wrong number of fields"},
 		{name: "CSV with equal names", config: job(`"csv"`), answers: []string{"a,a\n1,2\n"}, requests: ask, err: "the header: two columns have the name of column 2"},
 		{name: "lines", api: `"http": {"format": "ndjson"}`, config: `"jobs": [{"endpoint": "u"}]`, answers: []string{"{\"a\": 1}\r\n\n{\"a\": [2,\t3]}"}, requests: ask, records: []string{`u: {"a":1}`, `u: {"a":[2,3]}`}},
-		{name: "a line with two values", config: job(`"ndjson"`), answers: []string{"{}\n1,2\n{\"a\":1\n\"b\":2}"}, requests: ask, err: "the answer is not JSON in lines: line 2 is not one JSON value"},
+		{name: "a line with two values", config: job(`"ndjson"`), answers: []string{"{}\n1,2\n{\"a\":1\n\"b\":2}"}, requests: ask, err: "the response is not JSON in lines: line 2 is not one JSON value"},
 		{name: "the format of a job", api: `"http": {"format": "ndjson"}`, config: job(`"json"`), answers: []string{`{"d": [1]}`}, requests: ask, records: []string{`u: {"data":1}`}},
 		{name: "XML", config: `"jobs": [{"endpoint": "u", "format": {"type": "xml", "lists": ["orders.order.tag"]}, "dataField": "orders.order"}]`, answers: []string{xml}, requests: ask, records: []string{
 			`u: {"@id":"1","name":"A&B é","tag":["x","y"],"line":""}`, `u: {"@id":"2","name":" z ","#text":"<raw>"}`,
 		}},
 		{name: "XML with one element", config: `"jobs": [{"endpoint": "u", "dataField": "a", "format": {"type": "xml", "lists": ["a.b"]}}, {"endpoint": "v", "format": "xml", "dataField": "a.b"}]`, answers: []string{`<a><b>1</b></a>`, `<a><b><c>1</c></b></a>`}, requests: []string{"GET /u", "GET /v"}, records: []string{`u: {"b":["1"]}`, `v: {"c":"1"}`}},
-		{name: "XML that is none", config: job(`"xml"`), answers: []string{`<a><b></a>`}, requests: ask, err: "the answer is not XML: XML syntax error on line 1"},
-		{name: "XML of nothing", config: job(`"xml"`), answers: []string{` `}, requests: ask, err: "the answer is empty, XML is expected"},
+		{name: "XML that is none", config: job(`"xml"`), answers: []string{`<a><b></a>`}, requests: ask, err: "the response is not XML: XML syntax error on line 1"},
+		{name: "XML of nothing", config: job(`"xml"`), answers: []string{` `}, requests: ask, err: "the response is empty, XML is expected"},
 		{name: "XML with too much depth", config: job(`"xml"`), answers: []string{strings.Repeat("<a>", 1000)}, requests: ask, err: "elements are nested too deeply"},
 		{name: "XML in an unknown encoding", config: job(`"xml"`), answers: []string{`<?xml version="1.0" encoding="klingon"?><a/>`}, requests: ask, err: `the unknown character encoding "klingon"`},
 		{name: "errors are JSON", api: `"http": {"answerRules": [{"statuses": [400], "path": "e", "action": "end"}]}`, config: job(`"csv"`), answers: []string{`400 {"e": 1}`}, requests: ask, records: []string{}},
-		{name: "ignored errors are no CSV", api: `"http": {"ignoreErrors": [404]}`, config: job(`"csv"`), answers: []string{"404 not found\nsorry\n"}, requests: ask, records: []string{}, log: "status of an answer is ignored"},
+		{name: "ignored errors are no CSV", api: `"http": {"ignoreErrors": [404]}`, config: job(`"csv"`), answers: []string{"404 not found\nsorry\n"}, requests: ask, records: []string{}, log: "status of a response is ignored"},
 		{name: "ignored errors as records", api: `"http": {"ignoreErrors": [404], "format": "ndjson", "answerRules": [{"path": "x"}]}`, config: `"jobs": [{"endpoint": "u", "dataField": "."}, {"endpoint": "v", "dataField": "."}]`, answers: []string{"404 {}\n{}", `404 {"m": 1}`}, requests: []string{"GET /u", "GET /v"}, records: []string{`u: {"errorData":"{}\n{}"}`, `v: {"m":1}`}},
 		{name: "an answer whose status is listed, but no error", api: `"http": {"ignoreErrors": [200]}`, config: job(`"csv"`), answers: []string{"a\n1\n"}, requests: ask, records: []string{`u: {"a":"1"}`}},
-		{name: "errors within the format", api: `"http": {"answerRules": [{"path": "fault.code", "message": "fault.text"}]}`, config: job(`"xml"`), answers: []string{`<fault><code>9</code><text>no</text></fault>`}, requests: ask, err: `the answer has an error at "fault.code": no`},
+		{name: "errors within the format", api: `"http": {"answerRules": [{"path": "fault.code", "message": "fault.text"}]}`, config: job(`"xml"`), answers: []string{`<fault><code>9</code><text>no</text></fault>`}, requests: ask, err: `the response has an error at "fault.code": no`},
 	} {
 		s.run(t)
 	}
 }
 
-// TestFormatsInBoundedMemory reads answers whose JSON is larger than what is allowed.
+// TestFormatsInBoundedMemory reads responses whose JSON is larger than the bound.
 func TestFormatsInBoundedMemory(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 100_000)
@@ -105,7 +105,7 @@ func TestFormatsInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestCertificates talks to a server with a certificate of its own authority, which wants one of the client, and follows a link to
+// TestCertificates talks to a server with a certificate of a private authority, which wants one of the client, and follows a link to
 // another server, which must not see it.
 func TestCertificates(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestWideAnswers takes answers whose work must grow with their size, not with its square: that would be minutes.
+// TestWideAnswers reads responses whose work must grow with their size, not with its square, which would be minutes.
 func TestWideAnswers(t *testing.T) {
 	t.Parallel()
 	var pairs, fields, clashes strings.Builder
@@ -38,7 +38,7 @@ func TestWideAnswers(t *testing.T) {
 			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			// The server refuses a line as long as that link; what was asked must not fill the error.
+			// The server refuses a line as long as that link. The URL of the request must not fill the error.
 			if name != "link" {
 				checkError(t, err, "")
 			} else if err != nil && len(err.Error()) > 5000 {
@@ -48,7 +48,7 @@ func TestWideAnswers(t *testing.T) {
 	}
 }
 
-// TestNestedLinks reads names with brackets in links, also such that nobody means.
+// TestNestedLinks reads names with brackets in links, including meaningless ones.
 func TestNestedLinks(t *testing.T) {
 	t.Parallel()
 	deep := "d" + strings.Repeat("[x]", 100_000)
@@ -116,8 +116,8 @@ func TestUsersInURLs(t *testing.T) {
 	t.Parallel()
 	const login = `"authentication": {"type": "login", "loginRequest": {"endpoint": "in"}}`
 	for name, test := range map[string]struct{ api, endpoint, answer, err string }{
-		"answer of a login": {`"baseUrl": "http://joe:pw99@h/", ` + login, "u", "none", "login failed: GET http://***@h/in answered 200"},
-		"refused":           {"", "http://joe:pw99@h/u", "400 no", "GET http://***@h/u answered 400"},
+		"answer of a login": {`"baseUrl": "http://joe:pw99@h/", ` + login, "u", "none", "login failed: GET http://***@h/in returned 200"},
+		"refused":           {"", "http://joe:pw99@h/u", "400 no", "GET http://***@h/u returned 400"},
 		"another scheme":    {"", "ftp://joe:pw99@h/u", "", "GET ftp://***@h/u: the URL must begin with http"},
 		"no URL":            {"", "http://joe:pw99@h:x/u", "", "GET http://***@h:x/u: the endpoint is no URL"},
 	} {
@@ -129,7 +129,7 @@ func TestUsersInURLs(t *testing.T) {
 	}
 }
 
-// TestCancelBetween ends the context when an answer has arrived: nothing of it is emitted any more.
+// TestCancelBetween ends the context when a response has arrived. Nothing of it is emitted.
 func TestCancelBetween(t *testing.T) {
 	t.Parallel()
 	stopped := errors.New("stopped by the user")

@@ -26,17 +26,17 @@ type jobRun struct {
 	// userData and parents are the extra columns of every record: own ones, and values of ancestors.
 	userData, parents tree.Node
 	extra             []tree.Member // both
-	// items of the ancestors, the parent first; placeholders are the values in their endpoints and in this one.
+	// items of the ancestors, the parent first, and placeholders are the values in their endpoints and in this one.
 	items        []tree.Node
 	placeholders map[string]string
-	// from is where the job goes on, nil at its start.
+	// from is where the job resumes, nil at its start.
 	from *Checkpoint
 	// origin identifies the job run for pages.
 	origin string
-	// window is the time that the run is for, follow what an incremental job delivers; nil without.
+	// window is the time that the run is for, follow the records that an incremental job delivers, or nil without.
 	window *window
 	follow *follower
-	// turn, if not nil, is closed when everything that comes before this run in order has been emitted.
+	// turn, if not nil, is closed when everything before this run in order has been emitted.
 	turn <-chan struct{}
 }
 
@@ -53,7 +53,7 @@ func (jr *jobRun) await(ctx context.Context) error {
 	}
 }
 
-// runTop runs a top-level job: once, or once for each of its windows. What the state knows of it changes together with the
+// runTop runs a top-level job, once, or once for each of its windows. What the state knows of it changes together with the
 // checkpoints that say that it is done.
 func (jr *jobRun) runTop(ctx context.Context) error {
 	done := Checkpoint{Job: jr.index, Done: true}
@@ -140,7 +140,7 @@ func (jr *jobRun) runWindows(ctx context.Context) error {
 	}
 }
 
-// jobScope returns what the parameters of the job can refer to.
+// jobScope returns the values that the parameters of the job can refer to.
 func (jr *jobRun) jobScope() *scope {
 	s := jr.scope()
 	if jr.follow != nil {
@@ -192,8 +192,8 @@ func (jr *jobRun) run(ctx context.Context) error {
 		}
 		st.Started = st.Started.Add(time.Since(waits)) // only the time at work counts
 		if errors.Is(err, errNoPage) {
-			jr.log.InfoContext(ctx, "job finished: an answer matched http.answerRules", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
-			jr.preview.ends(jr.job, "an answer matched http.answerRules", true)
+			jr.log.InfoContext(ctx, "job finished: a response matched http.answerRules", "job", jr.job.id, "endpoint", jr.plan.endpointName(jr.job.endpoint), "pages", st.Pages)
+			jr.preview.ends(jr.job, "a response matched http.answerRules", true)
 			return nil
 		}
 		if err != nil {
@@ -370,11 +370,11 @@ func (jr *jobRun) emit(ctx context.Context, out *Page) error {
 	return nil
 }
 
-// runAllChildren runs the children for all records of a page, in order: for each record each child, for each child all
+// runAllChildren runs the children for all records of a page, in order, for each record each child, for each child all
 // combinations of its placeholders.
 //
 // Up to parallel of them ask for their first page at the same time. Each waits with it until all before it have ended, and only then
-// emits it and goes on. So pages come in the same order as one after another, and no more than so many are in memory.
+// emits it and continues. So pages come in the same order as one after another, and no more than so many are in memory.
 func (jr *jobRun) runAllChildren(ctx context.Context, out *Page) error {
 	if jr.job.parallel == 1 {
 		for child, err := range jr.childRuns(ctx, out) {
@@ -395,7 +395,7 @@ func (jr *jobRun) runAllChildren(ctx context.Context, out *Page) error {
 	before := make(chan struct{})
 	close(before)
 	for child, err := range jr.childRuns(ctx, out) {
-		if err != nil { // of this record: what comes before it is emitted first
+		if err != nil { // of this record. Earlier records are emitted first
 			wg.Wait()
 			return cmp.Or(context.Cause(ctx), err)
 		}
@@ -444,7 +444,7 @@ func (jr *jobRun) childRuns(ctx context.Context, out *Page) iter.Seq2[*jobRun, e
 	}
 }
 
-// runsOf yields the runs of a child for an item: one for every combination of placeholder values.
+// runsOf yields the runs of a child for an item, one for every combination of placeholder values.
 func (jr *jobRun) runsOf(ctx context.Context, child *jobConfig, item tree.Node, page int, origin string) iter.Seq2[*jobRun, error] {
 	return func(yield func(*jobRun, error) bool) {
 		if !child.filter.matches(item) {
@@ -498,7 +498,7 @@ func (jr *jobRun) fills(endpoint string) bool {
 	return false
 }
 
-// placeholderValues returns the texts of a placeholder: several when the value is a list.
+// placeholderValues returns the texts of a placeholder, several when the value is a list.
 func (jr *jobRun) placeholderValues(child *jobConfig, ph placeholder, items []tree.Node) ([]string, error) {
 	if ph.level > len(items) {
 		return nil, fmt.Errorf("placeholder %q of job %q: there is no ancestor at level %d", ph.key, child.id, ph.level)
@@ -529,12 +529,12 @@ func (jr *jobRun) placeholderValues(child *jobConfig, ph placeholder, items []tr
 	return values, nil
 }
 
-// combinations yields one value of every list; the last list varies fastest. An empty list yields nothing.
+// combinations yields one value of every list. The last list varies fastest. An empty list yields nothing.
 func combinations(values [][]string) iter.Seq[[]string] {
 	return func(yield func([]string) bool) { combine(nil, values, yield) }
 }
 
-// combine yields the combinations that begin with what was chosen. It reports false when yield asks for no more.
+// combine yields the combinations that begin with chosen. It reports false when yield asks for no more.
 func combine(chosen []string, rest [][]string, yield func([]string) bool) bool {
 	if len(rest) == 0 {
 		return yield(chosen)

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestJobsAreNamedByEndpoint provokes every message about a job: each has its endpoint, without the password in it.
+// TestJobsAreNamedByEndpoint provokes every message about a job. Each has its endpoint, without the password in it.
 func TestJobsAreNamedByEndpoint(t *testing.T) {
 	t.Parallel()
 	const page, windows = `"pagination": {"method": "pagenum"}`, `"jobs": [{"endpoint": "http://joe:pw99@h/u", "windows": {"from": "2024-01-01", "to": "2024-01-02"}}]`
@@ -22,7 +22,7 @@ func TestJobsAreNamedByEndpoint(t *testing.T) {
 		{"the last page", page, job(""), []string{`[]`}, "job finished: there is no next page", "u"},
 		{"an equal page", page, job(""), []string{`[1]`, `[1]`}, "finished when last response matched the previous!", "u"},
 		{"a condition", `"pagination": {"method": "pagenum", "forceStop": {"pages": 1}}`, job(""), []string{`[1]`}, "job stopped", "u"},
-		{"a rule", page + `, "http": {"answerRules": [{"path": "e", "action": "end"}]}`, job(""), []string{`{"e": 1}`}, "job finished: an answer matched", "u"},
+		{"a rule", page + `, "http": {"answerRules": [{"path": "e", "action": "end"}]}`, job(""), []string{`{"e": 1}`}, "job finished: a response matched", "u"},
 		{"a warning about a page", "", job(`, "dataField": "x"`), []string{`{}`}, "no data at", "u"},
 		{"a child that is not run", "", job(`, "children": [{"endpoint": "http://joe:pw99@h/c"}]`), []string{`[1]`}, "a child job without placeholders", "c"},
 		{"a window", "", windows, []string{`[]`}, "msg=window", "u"},

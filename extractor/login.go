@@ -18,15 +18,15 @@ import (
 type loginConfig struct {
 	endpoint, method string
 	params, headers  expressionMap
-	text             bool // the answer is text, not JSON
+	text             bool // the response is text, not JSON
 	granted          granted
 	// What every API request gets.
 	apiHeaders, apiQuery expressionMap
 
-	// never unless one of these: before every request, after a time, at a time in the answer.
+	// never unless one of these: before every request, after a time, at a time in the response.
 	always   bool
 	lifetime time.Duration
-	expires  string // path in the answer
+	expires  string // path in the response
 	relative bool
 }
 
@@ -116,12 +116,12 @@ func (lc *loginConfig) parseExpires(auth *section) {
 	e.done()
 }
 
-// credentials are what a login adds to API requests.
+// credentials are the additions of a login to API requests.
 type credentials struct {
 	headers []header
 	query   []pair
 	expiry  time.Time // zero for never
-	// replaces is true if the credentials take the place of query parameters of the same name. The parameters of a login do not: both are sent.
+	// replaces is true if the credentials take the place of query parameters of the same name. The parameters of a login do not, so both are sent.
 	replaces bool
 }
 
@@ -138,7 +138,7 @@ func (c *credentials) sign(r *request) {
 	}
 }
 
-// An authenticator logs in when a request needs it. It is safe for concurrent use: requests that find the login missing or
+// An authenticator logs in when a request needs it. It is safe for concurrent use. Requests that find the login missing or
 // expired at the same time share one login and its error.
 type authenticator struct {
 	login func(context.Context) (*credentials, error)
@@ -208,7 +208,7 @@ func (a *authenticator) credentials(ctx context.Context) (*credentials, error) {
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			return nil, f.err
 		}
-		// The request that logged in was cancelled; this one was not.
+		// The request that logged in was cancelled, but this one was not.
 	}
 }
 
@@ -231,7 +231,7 @@ type formLogin struct {
 	send   func(context.Context, *request) (*response, error)
 }
 
-// login sends the login request and evaluates what API requests get of it.
+// login sends the login request and evaluates its results for API requests.
 func (a *formLogin) login(ctx context.Context) (*credentials, error) {
 	lc, pl := a.config, a.plan
 	s := pl.attrScope()
@@ -256,7 +256,7 @@ func (a *formLogin) login(ctx context.Context) (*credentials, error) {
 		return nil, err
 	}
 	failed := func(err error) error {
-		// The body is left out: it may be the credential.
+		// The body is left out because it may be the credential.
 		return &RequestError{
 			Login: true, Method: r.method, URL: pl.shown(r.url), Status: resp.status,
 			Attempts: resp.attempts, Err: err,
@@ -286,7 +286,7 @@ func (a *formLogin) login(ctx context.Context) (*credentials, error) {
 	return creds, nil
 }
 
-// read returns the object behind references to the answer.
+// read returns the object that references to the response read.
 func (lc *loginConfig) read(body string) (tree.Node, error) {
 	if lc.text {
 		return tree.OfObject(tree.Member{Key: "data", Value: tree.OfString(body)}), nil
@@ -294,16 +294,16 @@ func (lc *loginConfig) read(body string) (tree.Node, error) {
 	n, err := tree.Parse([]byte(body))
 	switch {
 	case err != nil:
-		return n, fmt.Errorf("the answer is not JSON: %w", err)
+		return n, fmt.Errorf("the response is not JSON: %w", err)
 	case n.Kind() == tree.Object:
 		return n, nil
 	case n.IsScalar():
 		return tree.OfObject(tree.Member{Key: "data", Value: n}), nil
 	}
-	return n, fmt.Errorf("the answer is %s, not an object or a value", n.Kind().Phrase())
+	return n, fmt.Errorf("the response is %s, not an object or a value", n.Kind().Phrase())
 }
 
-// legacy reads an older notation: a plain text that is the path of a value in the answer refers to that value.
+// legacy reads an older notation, in which a plain text that is the path of a value in the response refers to that value.
 func (lc *loginConfig) legacy(em expressionMap, s *scope) expressionMap {
 	out := slices.Clone(em)
 	for i, m := range out {
@@ -342,13 +342,13 @@ func (lc *loginConfig) expiry(s *scope) (time.Time, error) {
 		at = time.Unix(int64(max(min(number.Real(), 100*aeon), -aeon)), 0)
 	case n.Kind() == tree.String && !lc.relative:
 		if at, ok = datetext.Parse(n.Str(), s.now); !ok {
-			return at, fmt.Errorf("the time of expiry at %q in the answer is not understood as a date", lc.expires)
+			return at, fmt.Errorf("the time of expiry at %q in the response is not understood as a date", lc.expires)
 		}
 	default:
-		return at, fmt.Errorf("the time of expiry at %q in the answer is not a number", lc.expires)
+		return at, fmt.Errorf("the time of expiry at %q in the response is not a number", lc.expires)
 	}
 	if at.Unix() < s.now.Unix() {
-		return at, fmt.Errorf("the time of expiry at %q in the answer has already passed", lc.expires)
+		return at, fmt.Errorf("the time of expiry at %q in the response has already passed", lc.expires)
 	}
 	return at, nil
 }

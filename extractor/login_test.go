@@ -76,23 +76,23 @@ func TestLogin(t *testing.T) {
 		},
 		{
 			name: "401 causes no login", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`{}`, `401 who?`},
-			requests: []string{"GET /in", "GET /u"}, err: "GET http://h/u answered 401: who?",
+			requests: []string{"GET /in", "GET /u"}, err: "GET http://h/u returned 401: who?",
 		},
 
 		// Failures.
 		{
 			name: "the login is refused", api: `"http": {"ignoreErrors": [403]}, ` + auth(`"loginRequest": {"endpoint": "in", "params": {"p": {"attr": "#pass"}}}`), config: jobs,
 			answers:  []string{`403 no access for s3cret`},
-			requests: []string{"GET /in?p=s3cret"}, err: "login failed: GET http://h/in?p=*** answered 403: no access for ***",
+			requests: []string{"GET /in?p=s3cret"}, err: "login failed: GET http://h/in?p=*** returned 403: no access for ***",
 		},
 		{
 			name: "the login fails after its retries", api: `"retryConfig": {"maxRetries": 1, "http": {"retryHeader": "Wait"}}, ` + auth(`"loginRequest": {"endpoint": "in"}`), config: jobs,
-			answers: []string{"500 Wait: 0.001\n", `500 oops`}, requests: []string{"GET /in", "GET /in"}, err: "login failed: GET http://h/in answered 500 (attempt 2): oops",
+			answers: []string{"500 Wait: 0.001\n", `500 oops`}, requests: []string{"GET /in", "GET /in"}, err: "login failed: GET http://h/in returned 500 (attempt 2): oops",
 		},
-		{name: "not JSON", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`token=hidden`}, requests: []string{"GET /in"}, err: "login failed: GET http://h/in answered 200: the answer is not JSON: line 1, column 1"},
-		{name: "a list", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`[1]`}, requests: []string{"GET /in"}, err: "the answer is a list"},
-		{name: "null", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`null`}, requests: []string{"GET /in"}, err: "the answer is null"},
-		{name: "empty", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{``}, requests: []string{"GET /in"}, err: "the answer is not JSON"},
+		{name: "not JSON", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`token=hidden`}, requests: []string{"GET /in"}, err: "login failed: GET http://h/in returned 200: the response is not JSON: line 1, column 1"},
+		{name: "a list", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`[1]`}, requests: []string{"GET /in"}, err: "the response is a list"},
+		{name: "null", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{`null`}, requests: []string{"GET /in"}, err: "the response is null"},
+		{name: "empty", api: auth(`"loginRequest": {"endpoint": "in"}`), config: jobs, answers: []string{``}, requests: []string{"GET /in"}, err: "the response is not JSON"},
 		{
 			name: "no such value", api: auth(`"loginRequest": {"endpoint": "in"}, "apiRequest": {"headers": {"T": {"response": "a"}}}`), config: jobs, answers: []string{`{"a": {"b": 1}}`}, requests: []string{"GET /in"},
 			err: `parameters.api.authentication.apiRequest.headers.T: no value "a" in response: not found`,

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// oauthConfig is an authentication of type oauth2 (RFC 6749): the grants client_credentials and refresh_token.
+// oauthConfig is an authentication of type oauth2 (RFC 6749), with the grants client_credentials and refresh_token.
 type oauthConfig struct {
 	path     string
 	grant    string
@@ -133,7 +133,7 @@ func (o *oauthLogin) login(ctx context.Context) (*credentials, error) {
 			params = params.With("client_secret", tree.OfString(secret))
 		}
 	} else {
-		// RFC 6749, section 2.3.1: both are encoded as in a form first.
+		// RFC 6749, section 2.3.1. Both are encoded as in a form first.
 		pair := base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id) + ":" + url.QueryEscape(secret)))
 		pl.secrets.add(pair)
 		headers = append(headers, header{"Authorization", "Basic " + pair})
@@ -146,7 +146,7 @@ func (o *oauthLogin) login(ctx context.Context) (*credentials, error) {
 	r := pl.build(call, u)
 	r.login = true
 	if oc.grant == grantRefresh && ctx.Err() == nil {
-		// The answer may have the only token that still works, so it is awaited also when another job has failed.
+		// The response may contain the only token that still works, so it is awaited even if another job has failed.
 		var cancel context.CancelFunc
 		ctx, cancel = outlast(ctx, refreshGrace)
 		defer cancel()
@@ -157,7 +157,7 @@ func (o *oauthLogin) login(ctx context.Context) (*credentials, error) {
 	}
 	creds, newer, err := readToken(resp.body, time.Now())
 	if err != nil {
-		// The body is left out: it may have the token.
+		// The body is left out because it may have the token.
 		return nil, &RequestError{Login: true, Method: r.method, URL: pl.shown(r.url), Status: resp.status, Attempts: resp.attempts, Err: err}
 	}
 	pl.secrets.add(strings.TrimPrefix(creds.headers[0].value, "Bearer "))
@@ -170,7 +170,7 @@ func (o *oauthLogin) login(ctx context.Context) (*credentials, error) {
 	return creds, nil
 }
 
-// refreshGrace is how long the answer to a request with a refresh token is awaited after the job, or the run, that needs it has ended.
+// refreshGrace is how long the response to a request with a refresh token is awaited after the job, or the run, that needs it has ended.
 const refreshGrace = 10 * time.Second
 
 // outlast returns a context that ends some time after ctx, with its cause. The deadline of ctx is not seen in it.
@@ -187,12 +187,12 @@ func outlast(ctx context.Context, grace time.Duration) (context.Context, context
 	return longer, func() { stop(); close(ended); cancel(nil) }
 }
 
-// readToken reads the answer of a token request (RFC 6749, section 5.1). The token counts as expired a little before it is, so
+// readToken reads the response of a token request (RFC 6749, section 5.1). The token counts as expired a little before it is, so
 // that it does not end on its way.
 func readToken(body string, now time.Time) (creds *credentials, refresh string, err error) {
 	n, err := tree.Parse([]byte(body))
 	if err != nil {
-		return nil, "", fmt.Errorf("the answer is not JSON: %w", err)
+		return nil, "", fmt.Errorf("the response is not JSON: %w", err)
 	}
 	text := func(key string) string {
 		v, _ := n.Get(key)
@@ -200,7 +200,7 @@ func readToken(body string, now time.Time) (creds *credentials, refresh string, 
 	}
 	token := text("access_token")
 	if n.Kind() != tree.Object || token == "" || strings.ContainsAny(token, "\r\n\x00") {
-		return nil, "", errors.New("the answer has no access_token")
+		return nil, "", errors.New("the response has no access_token")
 	}
 	if kind := text("token_type"); kind != "" && !strings.EqualFold(kind, "bearer") {
 		return nil, "", errors.New("the type of the token is not bearer")

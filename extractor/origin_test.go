@@ -7,7 +7,7 @@ import (
 	"github.com/forebay/forebay/extractor"
 )
 
-// TestCredentialsStay sends requests to origins that answers name: in redirects, in links, and through placeholders.
+// TestCredentialsStay sends requests to origins that responses name, in redirects, in links, and through placeholders.
 func TestCredentialsStay(t *testing.T) {
 	t.Parallel()
 	const (
@@ -66,7 +66,7 @@ func TestCredentialsStay(t *testing.T) {
 		},
 		{
 			name: "body of a redirect", api: trust(""), config: `"jobs": [{"endpoint": "u", "method": "POST", "params": {"a": 1}}]`, answers: []string{"307 Location: http://o/p\n", `[]`},
-			requests: []string{`POST /u A=key application/json {"a":1}`}, err: "the answer redirects the body of the request to http://o, which http.trustedOrigins does not list",
+			requests: []string{`POST /u A=key application/json {"a":1}`}, err: "the response redirects the body of the request to http://o, which http.trustedOrigins does not list",
 		},
 		{
 			name: "body of a redirect to a trusted origin", api: trust(`"http://o"`), config: `"jobs": [{"endpoint": "u", "method": "POST", "params": {"a": 1}}]`, answers: []string{"308 Location: http://o/p\n", `[]`},

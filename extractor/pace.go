@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
-// paceConfig bounds the rate of requests. It is comparable: iterations with equal bounds share them.
+// paceConfig bounds the rate of requests. It is comparable, and iterations with equal bounds share them.
 type paceConfig struct {
-	perSecond        float64 // 0: no bound
+	perSecond        float64 // 0 means no bound
 	burst            int
 	remaining, reset string // names of headers, "" for none
 }
@@ -49,14 +49,14 @@ func parsePace(api *section) paceConfig {
 	return pc
 }
 
-// A pace makes requests wait for their turn. It is safe for concurrent use; nil lets all pass.
+// A pace makes requests wait for their turn. It is safe for concurrent use. Nil lets all pass.
 type pace struct {
 	config paceConfig
 
 	mu sync.Mutex
 	// free is when the bound of the rate would let a request pass without a burst.
 	free time.Time
-	// until is when the server takes requests again.
+	// until is when the server accepts requests again.
 	until time.Time
 }
 
@@ -88,7 +88,7 @@ func (p *pace) wait(ctx context.Context, most time.Duration) error {
 	if p == nil {
 		return nil
 	}
-	// An answer that comes while a request waits for its turn may say that nothing remains. Then the request waits for another turn.
+	// A response that arrives while a request waits for its turn may say that nothing remains. Then the request waits for another turn.
 	for {
 		if err := p.waitForServer(ctx, most); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (p *pace) wait(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// closedFor returns how long the server takes no request.
+// closedFor returns how long the server accepts no request.
 func (p *pace) closedFor() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *pace) waitForServer(ctx context.Context, most time.Duration) error {
 			return nil
 		}
 		if pause > most {
-			return fmt.Errorf("the server takes no request for %s, more than %s", pause.Round(time.Second), most)
+			return fmt.Errorf("the server accepts no request for %s, more than %s", pause.Round(time.Second), most)
 		}
 		if err := ctxio.Sleep(ctx, pause); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (p *pace) waitForServer(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// exhausted reports whether the headers of an answer say that nothing remains.
+// exhausted reports whether the headers of a response say that nothing remains.
 func (p *pace) exhausted(h http.Header) bool {
 	if p == nil || p.config.remaining == "" {
 		return false
@@ -133,7 +133,7 @@ func (p *pace) exhausted(h http.Header) bool {
 	return err == nil && left < 1
 }
 
-// learn reads the headers of an answer: when nothing remains, requests wait until the reset, which [pauseIn] reads.
+// learn reads the headers of a response. When nothing remains, requests wait until the reset, which [pauseIn] reads.
 func (p *pace) learn(h http.Header, now time.Time) {
 	if !p.exhausted(h) {
 		return

@@ -55,7 +55,7 @@ func TestPagination(t *testing.T) {
 		},
 		{
 			name: "url: no link but an object", api: method(`"response.url"`), config: job(`, "dataField": "data"`), answers: []string{page(`{"a": 1}`)},
-			requests: []string{"GET /u"}, err: `the value at "next_page" in the answer must be a link, not an object`,
+			requests: []string{"GET /u"}, err: `the value at "next_page" in the response must be a link, not an object`,
 		},
 
 		// offset
@@ -109,7 +109,7 @@ func TestPagination(t *testing.T) {
 		{
 			name: "param: scrollRequest", api: method(`"response.param", "responseParam": "next", "queryParam": "tok", "scrollRequest": {"endpoint": "r", "method": "GET", "params": {"x": 1}}`),
 			config: `"jobs": [{"endpoint": "search", "method": "POST", "params": {"q": 1}}]`, answers: []string{`{"next": "A"}`, `{"d": [2], "next": "B"}`, `{"d": []}`},
-			requests: []string{`POST /search` + jsonType + `{"q":1}`, "GET /r?x=1&tok=A", "GET /r?x=1&tok=B"}, records: []string{`search: {"data":2}`}, log: "the answer has no list",
+			requests: []string{`POST /search` + jsonType + `{"q":1}`, "GET /r?x=1&tok=A", "GET /r?x=1&tok=B"}, records: []string{`search: {"data":2}`}, log: "the response has no list",
 		},
 		{
 			name: "param: POST keeps the type", api: method(`"response.param", "responseParam": "next", "queryParam": "tok"`), config: job(`, "method": "POST"`),
@@ -184,7 +184,7 @@ func TestPagination(t *testing.T) {
 		{name: "none: one page", config: job(""), answers: []string{`{"data": [1], "next_page": "/x"}`}, requests: []string{"GET /u"}},
 		{
 			name: "an error past the last page fails the run", api: method(`"pagenum"`), config: job(""), answers: []string{`[1]`, `404 no such page`},
-			requests: []string{"GET /u?page=1", "GET /u?page=2"}, err: "GET http://h/u?page=2 answered 404: no such page",
+			requests: []string{"GET /u?page=1", "GET /u?page=2"}, err: "GET http://h/u?page=2 returned 404: no such page",
 		},
 	} {
 		s.run(t)
@@ -226,7 +226,7 @@ func TestStops(t *testing.T) {
 			requests: []string{one, two}, records: []string{`u: {"data":1}`, `u: {"data":2}`, `u: {"data":3}`, `u: {"data":4}`}, log: "limitStop: 4 items of 3",
 		},
 		{name: "limitStop.field", api: pages(`"limitStop": {"field": "m.total"}`), config: job, answers: []string{`{"d": [1,2], "m": {"total": 9}}`, `{"d": [3,4], "m": {"total": "4"}}`}, requests: []string{one, two}},
-		{name: "limitStop.field is absent", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": [1,2]}`}, requests: []string{one}, log: `level=WARN msg="the job ended because limitStop: the answer has no value at \"total\"" job=`},
+		{name: "limitStop.field is absent", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": [1,2]}`}, requests: []string{one}, log: `level=WARN msg="the job ended because limitStop: the response has no value at \"total\"" job=`},
 		{name: "limitStop.field is absent, empty page", api: pages(`"limitStop": {"field": "total"}`), config: job, answers: []string{`{"d": []}`}, requests: []string{one}, records: []string{}, log: "limitStop"},
 		{name: "forceStop.pages", api: pages(`"forceStop": {"pages": "2"}`), config: job, answers: []string{`{"d": [1]}`, `{"d": [2]}`, `{"d": [3]}`}, requests: []string{one, two}, log: "forceStop: 2 pages"},
 		{name: "forceStop.volume is exceeded", api: pages(`"forceStop": {"volume": 17}`), config: job, answers: []string{"{ \"d\":\n [1] }", `{"d": [2]}`, `{"d": [3]}`}, requests: []string{one, two}, log: "forceStop: 18 bytes"},
@@ -267,7 +267,7 @@ func TestNextPageFlag(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		flag                    string
-		absent, onTrue, onFalse bool // whether it goes on
+		absent, onTrue, onFalse bool // whether it continues
 	}{
 		{`"stopOn": false`, false, true, false},
 		{`"stopOn": false, "ifNotSet": true`, true, true, false},

@@ -19,17 +19,17 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A store keeps records with times, and answers from a time on, or within a window, in pages of two. Everything is in seconds of
+// A store keeps records with times, and returns them from a time on, or within a window, in pages of two. Everything is in seconds of
 // 2024-01-01.
 type store struct {
 	mu      sync.Mutex
 	records []int // the second of each
 	asked   []string
-	// tokenUses is how many requests an access token is good for; 0: none is needed.
+	// tokenUses is how many requests an access token is good for. 0 means that no token is needed.
 	tokenUses, used, tokens int
 }
 
-// answerToken answers requests for tokens, and those without a good one.
+// answerToken handles requests for tokens, and requests without a good one.
 func (s *store) answerToken(r *http.Request, w http.ResponseWriter) bool {
 	switch {
 	case s.tokenUses == 0:
@@ -146,8 +146,8 @@ func (rc *receiver) run(t *testing.T, s *store, cfg *extractor.Config) error {
 	return save(state)
 }
 
-// TestKilledAtEveryCall kills runs of jobs with positions before and after every effect that they have, lets them go on, adds records,
-// and runs again: each record is delivered once.
+// TestKilledAtEveryCall kills runs of jobs with positions before and after every effect that they have, resumes them, adds records,
+// and runs again. Each record is delivered once.
 func TestKilledAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for _, parallel := range []string{"1", "3"} {
@@ -259,7 +259,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowGoesOn ends a run within the second window of a row that lookback begins: it goes on in that window, at its next page.
+// TestWindowGoesOn ends a run within the second window of a row that lookback begins. It resumes in that window, at its next page.
 func TestWindowGoesOn(t *testing.T) {
 	t.Parallel()
 	cfg, err := extractor.Parse([]byte(config(byPages, `"jobs": [{"endpoint": "win", "scroller": "p", "params": {"from": {"window": "from"}}, "windows": {"from": "2024-01-01", "to": "2024-01-01 00:01:00", "step": "20 seconds", "lookback": "40 seconds"}}]`)))
@@ -283,7 +283,7 @@ func TestWindowGoesOn(t *testing.T) {
 	}
 }
 
-// TestParallelChildren lets later children answer first: their pages still come in order, and no more are asked at the same time than
+// TestParallelChildren lets later children respond first. Their pages still come in order, and no more are asked at the same time than
 // the configuration says.
 func TestParallelChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestParallelChildren(t *testing.T) {
 			}
 			return nil
 		}})
-		checkError(t, err, "answered 400")
+		checkError(t, err, "returned 400")
 		same(t, "records", got, []string{
 			`{"id":3}`, `{"id":4}`, `{"id":5}`, `{"id":6}`, `{"id":7}`, `{"v":"/c/3","parent_id":"3"}`, `{"v":"/c/3?p=2","parent_id":"3"}`,
 			`{"v":"/c/4","parent_id":"4"}`, `{"v":"/c/5","parent_id":"5"}`,
@@ -316,7 +316,7 @@ func TestParallelChildren(t *testing.T) {
 	})
 }
 
-// TestWaitingIsNotWork lets a parallel child wait for the one before it for longer than forceStop allows it to work.
+// TestWaitingIsNotWork lets a parallel child wait for the previous one for longer than forceStop allows it to work.
 func TestWaitingIsNotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, err := extractor.Parse([]byte(config(`"pagination": {"method": "multiple", "scrollers": {"p": {"method": "pagenum", "forceStop": {"time": 20, "pages": 2}}}}`, `"jobs": [{"endpoint": "a", "parallelChildren": 2, "children": [{"endpoint": "c/{id}", "dataType": "c", "scroller": "p", "placeholders": {"id": "id"}}]}]`)))
@@ -345,7 +345,7 @@ func TestWaitingIsNotWork(t *testing.T) {
 	})
 }
 
-// A slowAPI answers each path after a time of its own.
+// A slowAPI responds to each path after a different time.
 type slowAPI struct {
 	began     time.Time
 	takes     func(uri string) time.Duration
@@ -395,14 +395,14 @@ func TestParallelJobs(t *testing.T) {
 			got = append(got, p.DataType)
 			return nil
 		}})
-		checkError(t, err, "c/6 answered 400")
+		checkError(t, err, "c/6 returned 400")
 		slices.Sort(api.asked) // two are sent at once
 		same(t, "requests", api.asked, []string{"0 /c/1", "0 /c/2", "2 /c/6", "6 /c/8", "7 /c/9", "8 /c/10", "9 /c/11"})
 		same(t, "pages", got, []string{"c/2", "c/1", "c/8", "c/9", "c/10"})
-		// A run that goes on asks for the jobs that are not done.
+		// A resumed run asks for the jobs that are not done.
 		api.asked = nil
 		_, err = extractor.Run(t.Context(), cfg, state, extractor.Options{Transport: api})
-		checkError(t, err, "c/6 answered 400")
+		checkError(t, err, "c/6 returned 400")
 		if asked := strings.Join(api.asked, " "); strings.Contains(asked, "/c/8") || strings.Contains(asked, "/c/10") || !strings.Contains(asked, "/c/12") {
 			t.Errorf("the second run asks for %s", asked)
 		}
@@ -423,7 +423,7 @@ func TestRateLimit(t *testing.T) {
 		"seconds of a server":  {`"rateLimit": {"requests": 1, "remaining": "Left", "reset": "Reset"}`, "Left: 0\nReset: 30\n", []float64{0, 30, 60, 90, 120}, ""},
 		"time of a server":     {`"rateLimit": {"requests": 1, "remaining": "Left", "reset": "Reset"}`, "Left: 0\nReset: 946684860\n", []float64{0, 60, 61, 62, 63}, ""},
 		"more remain":          {`"rateLimit": {"requests": 100, "remaining": "Left", "reset": "Reset"}`, "Left: 1\nReset: 30\n", []float64{0, 0.01, 0.02, 0.03, 0.04}, ""},
-		"too long a pause":     {`"rateLimit": {"requests": 1, "remaining": "Left", "reset": "Reset"}`, "Left: 0\nReset: 90000\n", []float64{0}, "the server takes no request for 25h0m0s, more than 24h0m0s"},
+		"too long a pause":     {`"rateLimit": {"requests": 1, "remaining": "Left", "reset": "Reset"}`, "Left: 0\nReset: 90000\n", []float64{0}, "the server accepts no request for 25h0m0s, more than 24h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

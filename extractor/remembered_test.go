@@ -62,7 +62,7 @@ func TestManyRecordsInLookback(t *testing.T) {
 				},
 			}
 			_, err := extractor.Run(t.Context(), cfg, state, opts)
-			checkError(t, err, []string{"answered 403", ""}[try])
+			checkError(t, err, []string{"returned 403", ""}[try])
 			if got, want := state.Checkpoint.Pages, int64(pages-2); try == 0 && got != want {
 				t.Errorf("the state after the failed request is at page %d, want %d", got, want)
 			}

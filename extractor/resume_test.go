@@ -85,8 +85,8 @@ func (tr *tablesRun) run(t *testing.T, s *store, cfg *extractor.Config) error {
 	return save(state)
 }
 
-// TestTablesGoOn kills runs at each of their effects: the next run writes the same tables as one that was not killed, asks only for
-// what is missing, and the run after it has what is new.
+// TestTablesGoOn kills runs at each of their effects. The next run writes the same tables as one that was not killed, asks only for
+// missing pages, and the run after it has the new records.
 func TestTablesGoOn(t *testing.T) {
 	t.Parallel()
 	const rotating = `"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}, `
@@ -174,7 +174,7 @@ func goOn(t *testing.T, cfg *extractor.Config, tokenUses int, emits bool) {
 	}
 }
 
-// TestOneStateForTwoReceivers gives the state of a failed run to a run whose receiver does not have its pages: it begins from the start.
+// TestOneStateForTwoReceivers gives the state of a failed run to a run whose receiver does not have its pages. It begins from the start.
 func TestOneStateForTwoReceivers(t *testing.T) {
 	t.Parallel()
 	cfg, err := extractor.Parse([]byte(config(byPages, `"jobs": [{"endpoint": "plain", "scroller": "p"}]`)))
@@ -222,7 +222,7 @@ func TestOneStateForTwoReceivers(t *testing.T) {
 	}
 }
 
-// TestTablesWithoutTheirSpool lose the spool, or get another configuration, after the position of a job has moved: nothing is skipped.
+// TestTablesWithoutTheirSpool lose the spool, or get another configuration, after the position of a job has moved. Nothing is skipped.
 func TestTablesWithoutTheirSpool(t *testing.T) {
 	t.Parallel()
 	const jobs = `"jobs": [{"endpoint": "inc", "incremental": {"path": "at", "initial": "2024-01-01"}, "params": {"since": {"incremental": "start"}}}, {"endpoint": "plain"}]`
@@ -258,7 +258,7 @@ func TestTablesWithoutTheirSpool(t *testing.T) {
 	}
 }
 
-// TestTokensOfFailedRuns fails when the tables are written: the state that is returned has the new token.
+// TestTokensOfFailedRuns fails when the tables are written. The state that is returned has the new token.
 func TestTokensOfFailedRuns(t *testing.T) {
 	t.Parallel()
 	cfg, err := extractor.Parse([]byte(config(`"authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, `"jobs": [{"endpoint": "plain"}]`)))
@@ -281,7 +281,7 @@ func TestTokensOfFailedRuns(t *testing.T) {
 	}
 }
 
-// TestPreview asks for a few records of each job, and asserts what it asks for.
+// TestPreview asks for a few records of each job, and asserts its requests.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	a := newRoutedAPI(t, map[string]string{
@@ -318,7 +318,7 @@ func TestPreview(t *testing.T) {
 		"items sku sku string false", "items parent_id parent_id string false",
 		"last u u uuid true", "last d d date false", "last big big string true", "last mixed mixed json false",
 	})
-	checkError(t, extractor.Check(t.Context(), cfg, extractor.State{}, extractor.Options{}), "/bad?page=1 answered 400: no")
+	checkError(t, extractor.Check(t.Context(), cfg, extractor.State{}, extractor.Options{}), "/bad?page=1 returned 400: no")
 }
 
 // TestPreviewIsBounded has a child without records and many parents, and many windows without any.

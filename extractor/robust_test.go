@@ -62,7 +62,7 @@ func TestResponseLimit(t *testing.T) {
 	cfg, err := extractor.ParseAt([]byte(config("", `"jobs": [{"endpoint": "u"}]`)), s.URL)
 	checkError(t, err, "")
 	_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{MaxResponseBytes: 1_999_999})
-	checkError(t, err, "the answer is larger than allowed (1999999 bytes)")
+	checkError(t, err, "the response is larger than allowed (1999999 bytes)")
 	var bytes int64
 	_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{MaxResponseBytes: 2_000_004, Progress: func(p extractor.Progress) { bytes = p.Bytes }})
 	checkError(t, err, "")
@@ -179,7 +179,7 @@ func TestPublicOnly(t *testing.T) {
 	checkError(t, err, "PublicOnly needs the default Transport\nMaxResponseBytes is negative\nMaxRetryDelay is negative")
 }
 
-// TestSecrets lets an API repeat everything it is sent, in answers, errors, links and headers, and looks for the secrets
+// TestSecrets lets an API repeat everything it is sent, in responses, errors, links and headers, and looks for the secrets
 // in all that a user sees.
 func TestSecrets(t *testing.T) {
 	t.Parallel()

@@ -25,34 +25,34 @@ type Options struct {
 	Emit func(ctx context.Context, p *Page) error
 	// Checkpoint is called with the new state after every page of a top-level job, when its records and the records of its
 	// children were emitted. A program that saves it durably, and passes it to the next Run after a crash, loses no
-	// page; the page at which it crashed is emitted again, see [Page.ID]. While the cursors of incremental jobs remember more than 1024
-	// records, it is not called after every page but once a second, or as often as keeps its cost at a tenth of the run; the pages
+	// page. The page at which it crashed is emitted again, see [Page.ID]. While the cursors of incremental jobs remember more than 1024
+	// records, it is not called after every page but once a second, or as often as keeps its cost at a tenth of the run. The pages
 	// after the last call are then emitted again. A request that fails, or a ctx that ends, calls it first. It is also called before the first page, and when an OAuth
 	// server has replaced a refresh token. An error ends the run. Emit, Checkpoint and Progress are never called at the
 	// same time. Default: none.
 	Checkpoint func(ctx context.Context, s State) error
-	// Progress is called after every page, before the pause of every retry, and at the end of the run, also after an
+	// Progress is called after every page, before the pause of every retry, and at the end of the run, even after an
 	// error. It must return soon. Default: none.
 	Progress func(p Progress)
-	// Strict ends the run with a *DataError where it would warn that records may be missing: a job ends although the response says that there is
-	// more, the field of limitStop is not in the response, or there is no data on the first page.
+	// Strict ends the run with a *DataError where it would warn that records may be missing, as when a job ends although the response says that there
+	// is more, the field of limitStop is not in the response, or there is no data on the first page.
 	Strict bool
 	// Logger gets requests, retries and identical pages at level debug, stop rules at info, missing data at warning.
 	// No secret is in it. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
-	// Transport sends the requests. Default: an own one with the timeouts of the configuration and the proxy of the
+	// Transport sends the requests. Default: a separate one with the timeouts of the configuration and the proxy of the
 	// environment.
 	Transport http.RoundTripper
-	// PublicOnly refuses connections to loopback, private, link-local and other addresses that are not public, also
-	// behind redirects and changing names, and uses no proxy. For services that run configurations of strangers. It
+	// PublicOnly refuses connections to loopback, private, link-local and other addresses that are not public, even
+	// after redirects and with changing names, and uses no proxy. For services that run configurations of strangers. It
 	// cannot be combined with Transport.
 	PublicOnly bool
-	// MaxResponseBytes bounds the decompressed body of one answer; a longer one ends the run. A run holds the text of one
+	// MaxResponseBytes bounds the decompressed body of one response. A longer one ends the run. A run holds the text of one
 	// page and a few megabytes, and for a moment the text twice if its length was not announced. Objects with very many
-	// members may take up to two times this bound in addition; more end the run. Default: 100 MiB.
+	// members may take up to two times this bound in addition. More end the run. Default: 100 MiB.
 	MaxResponseBytes int64
 	// Spool is the file in which [RunTables] keeps the pages of a run until its tables are written. With it, and Checkpoint, a run that
-	// did not succeed goes on after its last checkpoint. The file has records of the API, and is removed when the next run begins
+	// did not succeed resumes after its last checkpoint. The file has records of the API, and is removed when the next run begins
 	// from the start. It is for one run at a time. Default: RunTables begins from the start every time.
 	Spool string
 	// MaxRetryDelay bounds the pauses before retries. When a server asks for a longer one the request fails at once.
@@ -95,9 +95,9 @@ func (o Options) withDefaults() Options {
 type Progress struct {
 	// Job is the id of the job at work, "" at the end of a run that succeeded.
 	Job string
-	// Requests counts attempts, logins and retries included; Retries those that repeat another.
+	// Requests counts attempts, logins and retries included; Retries the repeated attempts.
 	Requests, Retries int64
-	// Pages and Records count what was emitted, Bytes the decompressed bodies of answers.
+	// Pages and Records count emitted pages and records, Bytes the decompressed bodies of responses.
 	Pages, Records, Bytes int64
 	// Elapsed is the time since the start of the run.
 	Elapsed time.Duration
@@ -112,11 +112,11 @@ func (p Progress) BytesPerSecond() float64 {
 }
 
 // Run runs all jobs of a configuration, one after another, and returns the state for the next run. The first error
-// ends it; [ExitStatus] tells errors of the user from others. The state that is returned with an error has the last
-// checkpoint: given to another Run, it goes on there.
+// ends it; [ExitStatus] distinguishes errors of the user from others. The state that is returned with an error has the last
+// checkpoint. Another Run with it resumes there.
 //
 // When ctx ends, Run returns its cause as soon as the request or the callback at work does, which is at once for
-// requests and pauses. Only the answer to a request with a refresh token is awaited, up to 10 seconds, and a new token saved.
+// requests and pauses. Only the response to a request with a refresh token is awaited, up to 10 seconds, and a new token saved.
 func Run(ctx context.Context, cfg *Config, state State, opts Options) (State, error) {
 	if err := opts.Validate(); err != nil {
 		return state, err
@@ -138,7 +138,7 @@ func run(ctx context.Context, cfg *Config, state State, opts Options, pv *previe
 	if cp := state.Checkpoint; cp != nil {
 		if cp.Config == cfg.identity && cp.Iteration < len(cfg.plans) {
 			at, r.start, r.id, goesOn = *cp, cp.Start, cp.Run, true
-			r.opts.Logger.InfoContext(ctx, "the run goes on after a checkpoint", "iteration", at.Iteration, "job", at.Job, "pages", at.Pages)
+			r.opts.Logger.InfoContext(ctx, "the run continues after a checkpoint", "iteration", at.Iteration, "job", at.Job, "pages", at.Pages)
 		} else {
 			r.opts.Logger.WarnContext(ctx, "the checkpoint belongs to another configuration, the run begins anew")
 		}
@@ -178,14 +178,14 @@ type runner struct {
 	cfg     *Config
 	opts    Options
 	began   time.Time
-	start   int64 // of the first run, when this one goes on
+	start   int64 // of the first run, when this one resumes it
 	id      string
 	preview *preview
 	traffic traffic
 	tokens  tokens
 	paces   map[paceConfig]*pace
 
-	// mu guards what follows, and the callbacks: they are called one at a time.
+	// mu guards the fields below, and the callbacks, which are called one at a time.
 	mu      sync.Mutex
 	state   State
 	pages   int64
@@ -203,7 +203,7 @@ func (r *runner) progress() {
 	r.tell()
 }
 
-// tell is progress for those who hold the lock.
+// tell is progress for callers that hold the lock.
 func (r *runner) tell() {
 	r.opts.Progress(Progress{
 		Job: r.atWork, Requests: r.traffic.requests.Load(), Retries: r.traffic.retries.Load(), Pages: r.pages, Records: r.records,
@@ -301,7 +301,7 @@ func (pr *planRun) runJob(ctx context.Context, i int, userData tree.Node) error 
 	return pr.preview.failed(ctx, j, run.runTop(ctx))
 }
 
-// saveTokens makes the state durable with new refresh tokens: the old ones do not work any more.
+// saveTokens makes the state durable with new refresh tokens because the old ones no longer work.
 func (r *runner) saveTokens(ctx context.Context, all map[string]string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -320,7 +320,7 @@ type planRun struct {
 	positions map[int]Checkpoint
 }
 
-// name returns the name of a position in the state: iterations have their own.
+// name returns the name of a position in the state. Iterations have their own.
 func (pr *planRun) name(position string) string {
 	if len(pr.cfg.plans) > 1 {
 		return fmt.Sprintf("%d/%s", pr.iteration, position)
@@ -328,7 +328,7 @@ func (pr *planRun) name(position string) string {
 	return position
 }
 
-// scope returns what params and userData can refer to.
+// scope returns the values that params and userData can refer to.
 func (pr *planRun) scope() *scope {
 	return &scope{now: time.Now(), found: pr.plan.secrets, values: map[string]map[string]tree.Node{
 		familyAttr: pr.plan.attrs,
@@ -343,7 +343,7 @@ func (pr *planRun) scope() *scope {
 const manyRemembered = 1024
 
 // due reports whether the position after a page must be saved. The state of incremental jobs grows with the records that they remember, so
-// a large one is saved at intervals: saving takes about a tenth of the time of the run, however many records there are.
+// a large one is saved at intervals. Saving takes about a tenth of the time of the run, however many records there are.
 func (pr *planRun) due(remembered int) bool {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()

@@ -37,7 +37,7 @@ func TestProgress(t *testing.T) {
 	r = extract(t, newAPI(t, `[1,2]`, "401 \n"), config(`"pagination": {"method": "pagenum"}`, `"jobs": [{"endpoint": "u"}]`), func(_ *extractor.State, o *extractor.Options) {
 		o.Progress = func(p extractor.Progress) { last = p }
 	})
-	checkError(t, r.err, "answered 401")
+	checkError(t, r.err, "returned 401")
 	if last.Requests != 2 || last.Pages != 1 {
 		t.Errorf("%d requests and %d pages are told of a run that failed, want 2 and 1", last.Requests, last.Pages)
 	}
@@ -99,7 +99,7 @@ var resumable = []struct {
 	}},
 }
 
-// TestResume stops a run at every callback in turn, as a crash would, and goes on from the last state that was saved.
+// TestResume stops a run at every callback in turn, as a crash would, and resumes from the last state that was saved.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	crash := errors.New("crash")
@@ -171,7 +171,7 @@ func TestResume(t *testing.T) {
 					done--
 				}
 				same(t, fmt.Sprintf("requests after a crash at step %d", at), a.asked()[before:], requests[done:])
-				// The page whose position was lost comes again: that is all.
+				// The page whose position was lost comes again. That is all.
 				got := append(kept, second.records...)
 				for len(got) > len(whole.records) {
 					n := len(kept)
@@ -189,12 +189,12 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestCheckpointOutlivesSettings changes what people change when a run has failed, and what makes it another one.
+// TestCheckpointOutlivesSettings changes settings that users change after a failed run, and settings that make it a different run.
 func TestCheckpointOutlivesSettings(t *testing.T) {
 	t.Parallel()
 	const pages, jobs = `"pagination": {"method": "pagenum"}`, `"#s": "x", "jobs": [{"endpoint": "a"}]`
 	first := extract(t, newAPI(t, `[1]`, `400`), config(pages, jobs), nil)
-	checkError(t, first.err, "answered 400")
+	checkError(t, first.err, "returned 400")
 	for name, test := range map[string]struct {
 		config string
 		goesOn bool
@@ -218,12 +218,12 @@ func TestCheckpointOutlivesSettings(t *testing.T) {
 	}
 }
 
-// TestCheckpointWithoutRun goes on after the checkpoint of an earlier release: the ID of the run is saved before a page has it.
+// TestCheckpointWithoutRun resumes after the checkpoint of an earlier release. The ID of the run is saved before a page has it.
 func TestCheckpointWithoutRun(t *testing.T) {
 	t.Parallel()
 	cfg := config("", `"jobs": [{"endpoint": "a"}, {"endpoint": "b"}]`)
 	first := extract(t, newAPI(t, "[1]", "400 no"), cfg, nil)
-	checkError(t, first.err, "answered 400")
+	checkError(t, first.err, "returned 400")
 	cp := *first.state.Checkpoint
 	cp.Run = ""
 	r := extract(t, newAPI(t), cfg, func(s *extractor.State, o *extractor.Options) {
@@ -249,13 +249,13 @@ func TestCheckpointOfAnotherConfiguration(t *testing.T) {
 	same(t, "requests", a.asked(), []string{"GET /a", "GET /b"})
 }
 
-// TestStateOfAFailedRun takes the position out of the state that comes with an error.
+// TestStateOfAFailedRun takes the position out of the state that is returned with an error.
 func TestStateOfAFailedRun(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, `[1]`, `400`, `[2]`, `[]`)
 	cfg := config(`"pagination": {"method": "pagenum"}`, `"jobs": [{"endpoint": "a"}]`)
 	first := extract(t, a, cfg, func(s *extractor.State, _ *extractor.Options) { s.Time.PreviousStart = 5 })
-	checkError(t, first.err, "answered 400")
+	checkError(t, first.err, "returned 400")
 	if first.state.Time.PreviousStart != 5 {
 		t.Error("a run that failed counts as previous start")
 	}

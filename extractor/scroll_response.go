@@ -11,10 +11,10 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// urlScroller follows links in the answers: method response.url, or response.link for those in the header Link. It ends with an
-// answer without a link.
+// urlScroller follows links in the responses, for the method response.url, or response.link for links in the header Link. It ends with a
+// response without a link.
 type urlScroller struct {
-	rel               string // of a link in the header; "" for one in the answer
+	rel               string // of a link in the header; "" for one in the response
 	urlKey, delimiter string
 	isQuery, include  bool
 
@@ -53,7 +53,7 @@ func (sc *urlScroller) call(base apiCall, pl *plan) (apiCall, error) {
 	}
 	to, err := resolve(from, sc.next)
 	if err != nil {
-		return base, fmt.Errorf("the link at %q in the answer: %w", cmp.Or(sc.rel, sc.urlKey), err)
+		return base, fmt.Errorf("the link at %q in the response: %w", cmp.Or(sc.rel, sc.urlKey), err)
 	}
 	base.endpoint = to.String()
 	return base, nil
@@ -69,7 +69,7 @@ func (sc *urlScroller) advance(_ apiCall, p *page) (bool, error) {
 		return false, nil
 	}
 	if n.IsCollection() {
-		return false, fmt.Errorf("the value at %q in the answer must be a link, not %s", sc.urlKey, n.Kind().Phrase())
+		return false, fmt.Errorf("the value at %q in the response must be a link, not %s", sc.urlKey, n.Kind().Phrase())
 	}
 	sc.next = n.Text()
 	return true, nil
@@ -119,7 +119,7 @@ func nest(pairs []pair) tree.Node {
 	return root.node()
 }
 
-// maxNesting bounds the brackets of a name; one with more stands for itself.
+// maxNesting bounds the brackets of a name. One with more stands for itself.
 const maxNesting = 64
 
 // nested is a parameter that is being gathered: text, or members in the order of their appearance.
@@ -132,7 +132,7 @@ type nested struct {
 
 func (n *nested) set(text string) { *n = nested{text: text, isText: true} }
 
-// below returns a member, a new one when it is not there; without a key it is the next of a list.
+// below returns a member, a new one when it is not there. Without a key it is the next of a list.
 func (n *nested) below(key string) *nested {
 	if n.members == nil {
 		*n = nested{members: make(map[string]*nested)}
@@ -158,11 +158,11 @@ func (n *nested) node() tree.Node {
 	return tree.OfObject(members...)
 }
 
-// paramScroller sends a value of each answer with the next request: method response.param. It ends with an answer without
+// paramScroller sends a value of each response with the next request, for the method response.param. It ends with a response without
 // the value.
 type paramScroller struct {
 	responseParam, queryParam string
-	header                    string // that has the value instead: method response.header
+	header                    string // that has the value instead, for the method response.header
 	include                   bool
 	// What the requests after the first have in place of the job's.
 	endpoint, method string

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
-// stopConfig are the conditions that end a job beside the rule of its scroller. The zero value has none.
+// stopConfig are the conditions that end a job in addition to the rule of its scroller. The zero value has none.
 type stopConfig struct {
 	flag *flagStop
 
@@ -22,7 +22,7 @@ type stopConfig struct {
 	countField string
 }
 
-// flagStop is nextPageFlag: a field in the root of the answer, or at a path if there is a delimiter.
+// flagStop is nextPageFlag, a field in the root of the response, or at a path if there is a delimiter.
 type flagStop struct {
 	field, delimiter string
 	stopOn, ifNotSet bool
@@ -72,20 +72,20 @@ func parseStops(s *section) stopConfig {
 // A stopper evaluates the conditions of one job run. Its counters cover all pages that were read.
 type stopper struct {
 	configs []stopConfig
-	// Started is when the job began. After a resume the time between the runs is left out. Pages, Items and Volume count what
-	// was read.
+	// Started is when the job began. After a resume the time between the runs is left out. Pages, Items and Volume count pages, items and
+	// bytes that were read.
 	Started time.Time
 	Pages   int64
 	Items   int64
 	Volume  int64
 	// scratch is memory for the text of a page.
 	scratch []byte
-	// misled is set when the job ends because the field of limitStop is not in the answer. told is true if the configuration or the answer leaves no
+	// misled is set when the job ends because the field of limitStop is not in the response. told is true if the configuration or the response leaves no
 	// doubt that the job is to end.
 	misled, told bool
 }
 
-// stop takes a page into account and returns why the job ends after it, "" when it goes on.
+// stop takes a page into account and returns why the job ends after it, "" when it continues.
 func (st *stopper) stop(p *page, now time.Time) string {
 	st.Pages++
 	st.told = true
@@ -108,7 +108,7 @@ func (st *stopper) stop(p *page, now time.Time) string {
 	return ""
 }
 
-// A byteCounter counts what is written to it.
+// A byteCounter counts the bytes written to it.
 type byteCounter int64
 
 func (c *byteCounter) Write(b []byte) (int, error) {
@@ -123,7 +123,7 @@ func (st *stopper) limit(c *stopConfig, p *page, _ time.Time) string {
 		n, ok := p.response.At(c.countField, ".")
 		if !ok {
 			st.misled, st.told = true, false
-			return fmt.Sprintf("limitStop: the answer has no value at %q", c.countField)
+			return fmt.Sprintf("limitStop: the response has no value at %q", c.countField)
 		}
 		if most = n.Cut(); most == 0 && n.Real() >= math.MaxInt64 {
 			most = math.MaxInt64 // more than can be counted
@@ -168,12 +168,12 @@ func (st *stopper) nextPage(c *stopConfig, p *page, _ time.Time) string {
 	}
 	if !ok {
 		st.told = false
-		return fmt.Sprintf("nextPageFlag: the answer has no %q, which counts as %v", c.flag.field, value)
+		return fmt.Sprintf("nextPageFlag: the response has no %q, which counts as %v", c.flag.field, value)
 	}
 	return fmt.Sprintf("nextPageFlag: %s counts as %v", c.flag.field, value)
 }
 
-// at returns the value of the flag in an answer.
+// at returns the value of the flag in a response.
 func (f *flagStop) at(response tree.Node) (tree.Node, bool) {
 	if response.Kind() != tree.Object {
 		return tree.Node{}, false

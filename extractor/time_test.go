@@ -16,13 +16,13 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// A clockedAPI answers within the fake time of a bubble, and notes at which second it was asked.
+// A clockedAPI responds within the fake time of a bubble, and notes at which second it was asked.
 type clockedAPI struct {
 	t       testing.TB
 	began   time.Time
 	asked   []string
 	answers []string
-	// takes is how long an answer takes.
+	// takes is the duration of a response.
 	takes time.Duration
 }
 
@@ -59,10 +59,10 @@ func clocked(t *testing.T, cfg string, takes time.Duration, answers ...string) (
 
 func TestExpiry(t *testing.T) {
 	t.Parallel()
-	// Every answer takes 4 s. The login is at 0, so it is there at 4, and the five jobs are asked one after another.
+	// Every response takes 4 s. The login is at 0, so it is there at 4, and the five jobs are asked one after another.
 	const fives = `"jobs": [{"endpoint": "1"}, {"endpoint": "2"}, {"endpoint": "3"}, {"endpoint": "4"}]`
 	never := []string{"0 /l", "4 /1", "8 /2", "12 /3", "16 /4"}
-	// The session ends at 12: a request at this very moment still uses it. A time that the next login names again has
+	// The session ends at 12. A request at this very moment still uses it. A time that the next login names again has
 	// passed by then.
 	atTwelve := []string{"0 /l", "4 /1", "8 /2", "12 /3", "16 /l", "20 /4"}
 	for _, test := range []struct {
@@ -83,9 +83,9 @@ func TestExpiry(t *testing.T) {
 		{name: "absent", expires: `{"response": "t"}`, login: `{}`, want: never},
 		{name: "null", expires: `{"response": "t", "relative": true}`, login: `{"t": null}`, want: never},
 		{name: "now", expires: `{"response": "t"}`, login: `{"t": 946684804}`, want: []string{"0 /l", "4 /1", "8 /l"}, err: "has already passed"},
-		{name: "passed", expires: `{"response": "t"}`, login: `{"t": "2000-01-01 00:00:03"}`, want: []string{"0 /l"}, err: `login failed: GET http://h/l answered 200: the time of expiry at "t" in the answer has already passed`},
+		{name: "passed", expires: `{"response": "t"}`, login: `{"t": "2000-01-01 00:00:03"}`, want: []string{"0 /l"}, err: `login failed: GET http://h/l returned 200: the time of expiry at "t" in the response has already passed`},
 		{name: "not understood", expires: `{"response": "t"}`, login: `{"t": "soon"}`, want: []string{"0 /l"}, err: "is not understood as a date"},
-		{name: "not a number", expires: `{"response": "t", "relative": true}`, login: `{"t": "tomorrow"}`, want: []string{"0 /l"}, err: `at "t" in the answer is not a number`},
+		{name: "not a number", expires: `{"response": "t", "relative": true}`, login: `{"t": "tomorrow"}`, want: []string{"0 /l"}, err: `at "t" in the response is not a number`},
 		{name: "beyond all times", expires: `{"response": "t"}`, login: `{"t": 1e300}`, want: never},
 		{name: "seconds beyond all times", expires: `{"response": "t", "relative": true}`, login: `{"t": 1e300}`, want: never},
 		{name: "long ago", expires: `{"response": "t", "relative": true}`, login: `{"t": -1e300}`, want: []string{"0 /l"}, err: "has already passed"},
@@ -140,7 +140,7 @@ func TestForceStopTimeWithoutDowntime(t *testing.T) {
 			checkError(t, err, "")
 			a := &clockedAPI{t: t, began: time.Now(), takes: 4 * time.Second, answers: []string{`[1]`, `[2]`, `[3]`, `400`}}
 			state, err := extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{Transport: a})
-			checkError(t, err, "answered 400")
+			checkError(t, err, "returned 400")
 			time.Sleep(24 * time.Hour)
 			a = &clockedAPI{t: t, began: time.Now(), takes: 4 * time.Second, answers: []string{`[4]`, `[5]`, `[6]`, `[7]`}}
 			_, err = extractor.Run(t.Context(), cfg, state, extractor.Options{Transport: a})
@@ -167,11 +167,11 @@ func TestRetry(t *testing.T) {
 		err       string
 	}{
 		{name: "delays", answers: []string{"500", "502", "503", "504", "408", "420", "429", "cut", "cut", "500", `[]`}, want: at(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023)},
-		{name: "11 attempts", answers: slices.Repeat([]string{"500 down"}, 20), want: at(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023), err: "GET http://h/u answered 500 (attempt 11): down"},
+		{name: "11 attempts", answers: slices.Repeat([]string{"500 down"}, 20), want: at(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023), err: "GET http://h/u returned 500 (attempt 11): down"},
 		{name: "maxRetries", api: `"retryConfig": {"maxRetries": 1}`, answers: []string{"cut", "cut", `[]`}, want: at(0, 1), err: "GET http://h/u (attempt 2): network failure 52: EOF"},
-		{name: "no retry", api: `"retryConfig": {"maxRetries": 0}`, answers: []string{"500", `[]`}, want: at(0), err: "answered 500"},
-		{name: "a status that is not listed", answers: []string{"400", `[]`}, want: at(0), err: "answered 400"},
-		{name: "codes replace the list", api: `"retryConfig": {"http": {"codes": [202, 404]}}`, answers: []string{"404", "202", "500"}, want: at(0, 1, 3), err: "answered 500"},
+		{name: "no retry", api: `"retryConfig": {"maxRetries": 0}`, answers: []string{"500", `[]`}, want: at(0), err: "returned 500"},
+		{name: "a status that is not listed", answers: []string{"400", `[]`}, want: at(0), err: "returned 400"},
+		{name: "codes replace the list", api: `"retryConfig": {"http": {"codes": [202, 404]}}`, answers: []string{"404", "202", "500"}, want: at(0, 1, 3), err: "returned 500"},
 		{name: "old names", api: `"retryConfig": {"httpCodes": [404], "headerName": "Wait", "curlCodes": []}`, answers: []string{"404 Wait: 5\n", "cut"}, want: at(0, 5), err: "network failure 52"},
 		{name: "seconds of the server", answers: []string{"503 Retry-After: 30\n", "503", `[]`}, want: at(0, 30, 32)},
 		{name: "time of the server", answers: []string{"503 Retry-After: 946684860\n", "503 Retry-After: Sat, 01 Jan 2000 00:01:30 GMT\n", `[]`}, want: at(0, 60, 90)},
@@ -182,13 +182,13 @@ func TestRetry(t *testing.T) {
 		{name: "a reset with a unit", api: `"rateLimit": {"remaining": "Left", "reset": "Reset"}`, answers: []string{"429 Left: 0\nReset: 6m0s\n", "429 Left: 0\nReset: 2000-01-01T00:10:00Z\n", `[]`}, want: at(0, 360, 600)},
 		{name: "403 with a pause is a rate limit", answers: []string{"403 Retry-After: 60\nslow down", `[]`}, want: at(0, 60)},
 		{name: "403 when nothing remains is a rate limit", api: `"rateLimit": {"remaining": "X-RateLimit-Remaining", "reset": "X-RateLimit-Reset"}`, answers: []string{"403 X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 946684920\n", `[]`}, want: at(0, 120)},
-		{name: "403 is a refusal", api: `"rateLimit": {"remaining": "X-RateLimit-Remaining", "reset": "X-RateLimit-Reset"}`, answers: []string{"403 X-RateLimit-Remaining: 59\nX-RateLimit-Reset: 946684920\nno", `[]`}, want: at(0), err: "answered 403: no"},
+		{name: "403 is a refusal", api: `"rateLimit": {"remaining": "X-RateLimit-Remaining", "reset": "X-RateLimit-Reset"}`, answers: []string{"403 X-RateLimit-Remaining: 59\nX-RateLimit-Reset: 946684920\nno", `[]`}, want: at(0), err: "returned 403: no"},
 		{name: "a time in milliseconds", answers: []string{"503 Retry-After: 1946684860000\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
 		{name: "a number beyond all times", answers: []string{"503 Retry-After: 1e300\n"}, want: at(0), err: "the server asks for a pause of 277777h46m40s"},
 		{name: "another header", api: `"retryConfig": {"http": {"retryHeader": "X-Wait"}}`, answers: []string{"503 X-Wait: 3\n", "503 Retry-After: 60\n", `[]`}, want: at(0, 3, 5)},
 		{name: "a pause that is too long", answers: []string{"503 Retry-After: 90000\n", `[]`}, want: at(0), err: "the server asks for a pause of 25h0m0s, more than 24h0m0s"},
 		{
-			name: "own pauses are bounded", api: `"retryConfig": {"maxRetries": 19}`, answers: slices.Repeat([]string{"500"}, 20), err: "answered 500 (attempt 20)",
+			name: "own pauses are bounded", api: `"retryConfig": {"maxRetries": 19}`, answers: slices.Repeat([]string{"500"}, 20), err: "returned 500 (attempt 20)",
 			want: at(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 2047, 4095, 8191, 16383, 32767, 65535, 131071, 217471, 303871),
 		},
 		{name: "an ignored status is retried first", api: `"http": {"ignoreErrors": [503]}, "retryConfig": {"maxRetries": 1}`, answers: []string{"503", `503 {"a": []}`}, want: at(0, 1)},
@@ -201,7 +201,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestFailedLoginIsNotRetriedTwice lets the connection of the login fail: it has its retries, and the API request, which
+// TestFailedLoginIsNotRetriedTwice lets the connection of the login fail. It has its retries, and the API request, which
 // was never sent, has none.
 func TestFailedLoginIsNotRetriedTwice(t *testing.T) {
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestRequestTimeout(t *testing.T) {
 	}
 }
 
-// TestCancel ends the context while a request is under way, and during the pause before a retry.
+// TestCancel ends the context while a request is in progress, and during the pause before a retry.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	stopped := errors.New("stopped by the user")
@@ -292,7 +292,7 @@ func TestHeadersOfARun(t *testing.T) {
 	})
 }
 
-// A roundTrip answers with a text.
+// A roundTrip responds with a text.
 type roundTrip func(r *http.Request) string
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/forebay/forebay/internal/buildversion"
 )
 
-// A wireAPI notes requests with every header, and answers in order.
+// A wireAPI notes requests with every header, and responds in order.
 type wireAPI struct {
 	*httptest.Server
 	asked []string
@@ -56,13 +56,13 @@ func (w *wireAPI) run(t *testing.T, api, jobs string) error {
 	return err
 }
 
-// TestWholeRequests asserts every line, header and body of the requests that methods and ways to authenticate send, in order: there is nothing
-// besides what the configuration says and what HTTP needs.
+// TestWholeRequests asserts every line, header and body of the requests that methods and ways to authenticate send, in order. There is nothing
+// except the parts that the configuration and HTTP require.
 func TestWholeRequests(t *testing.T) {
 	t.Parallel()
 	agent := "forebay-extractor/" + buildversion.String()
 	plain := "|Accept-Encoding: gzip|Host: api|User-Agent: " + agent + "|"
-	// with returns the headers of a request with a body, and others that sort in front of Content-Length or behind Accept-Encoding.
+	// with returns the headers of a request with a body, and others that sort before Content-Length or after Accept-Encoding.
 	with := func(auth, kind, body string) string {
 		return fmt.Sprintf("|Accept-Encoding: gzip%s|Content-Length: %d|Content-Type: application/%s|Host: api|User-Agent: %s|%s", auth, len(body), kind, agent, body)
 	}
@@ -118,7 +118,7 @@ func TestWholeRequests(t *testing.T) {
 				tokenRequest, "GET /u HTTP/1.1" + strings.Replace(plain, "|Host", "|Authorization: Bearer a1|Host", 1), tokenRequest, "GET /u HTTP/1.1" + strings.Replace(plain, "|Host", "|Authorization: Bearer a2|Host", 1),
 				"GET /v HTTP/1.1" + strings.Replace(plain, "|Host", "|Authorization: Bearer a2|Host", 1), tokenRequest, "GET /v HTTP/1.1" + strings.Replace(plain, "|Host", "|Authorization: Bearer a3|Host", 1),
 			},
-			"answered 401 (attempt 2)",
+			"returned 401 (attempt 2)",
 		},
 		{"basic", auth(`"type": "basic", "username": "me", "password": "s3"`), job("POST"), []string{`[]`}, []string{"POST /u?q=1 HTTP/1.1" + with("|Authorization: Basic bWU6czM=", "json", `{"x":"\u00fc"}`)}, ""},
 		{"key in the query of a PUT", auth(`"type": "apiKey", "in": "query", "name": "k", "value": "s 3"`), job("PUT"), []string{`[]`}, []string{"PUT /u?q=1&k=s%203 HTTP/1.1" + with("", "json", `{"x":"\u00fc"}`)}, ""},
@@ -133,7 +133,7 @@ func TestWholeRequests(t *testing.T) {
 	}
 }
 
-// TestSignedParts has each algorithm, encoding and part of a request that a signature can have, and recomputes it from what the server saw.
+// TestSignedParts has each algorithm, encoding and part of a request that a signature can have, and recomputes it from the server's request.
 func TestSignedParts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -32,7 +32,7 @@ func TestColumnJSON(t *testing.T) {
 			t.Errorf("%s: accepted", s)
 		}
 	}
-	// Nothing that was written is dropped silently: what no column has is an error here, what the type has not, of Compile.
+	// Nothing that was written is dropped silently. A field that no column has is an error here, a field that the type lacks is an error of Compile.
 	for s, want := range map[string]string{
 		`{"type":"path","name":"p","path":"a","rawSring":true}`:                          `mapping: column "p": json: unknown field "rawSring"`,
 		`{"type":"uuid","name":"u","id":"5"}`:                                            `mapping: column "u": json: unknown field "id"`,
@@ -44,9 +44,9 @@ func TestColumnJSON(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		`{"type":"uuid","name":"c","rawString":true}`:                                                     `rawString: applies to path and template columns only`,
-		`{"type":"uuid","name":"c","path":"x"}`:                                                           `path: applies to path columns only`,
-		`{"type":"template","name":"c","defaultValue":1,"template":{"language":"jsonnet","content":"1"}}`: `defaultValue (Default): applies to path columns only`,
+		`{"type":"uuid","name":"c","rawString":true}`:                                                     `rawString: applies to path and template columns only; remove it`,
+		`{"type":"uuid","name":"c","path":"x"}`:                                                           `path: applies to path columns only; remove it, or set the type path`,
+		`{"type":"template","name":"c","defaultValue":1,"template":{"language":"jsonnet","content":"1"}}`: `defaultValue (Default): applies to path columns only; remove it, or set the type path`,
 		`{"type":"body","name":"c","template":{"language":"jsonnet","content":"1"}}`:                      `template: applies to template columns only`,
 	} {
 		var c Column
@@ -59,8 +59,8 @@ func TestColumnJSON(t *testing.T) {
 	}
 }
 
-// A field that the JSON form forgets would be lost in the catalog and in the Stream API: each field is written for some type, and
-// what is written is read back.
+// A field that the JSON form forgets would be lost in the catalog and in the Stream API, so each field is written for some type and
+// read back.
 func TestColumnJSONHasEveryField(t *testing.T) {
 	full := Column{
 		Name: "c", Path: "a.b", Default: json.RawMessage(`1`), DefaultOnNull: true, RawString: true,

@@ -39,7 +39,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 			faults = append(faults, &DefinitionError{i, c.Name, field, line, col, err})
 		}
 		if c.Name == "" {
-			fault("name", 0, 0, errors.New("must not be empty"))
+			fault("name", 0, 0, errors.New("must not be empty; name the column of the table"))
 		} else if first, ok := names[c.Name]; ok {
 			fault("name", 0, 0, fmt.Errorf("column %d has the same name; names are unique in a mapping", first+1))
 		} else {
@@ -58,7 +58,7 @@ func Compile(cols Columns, opts Options) (*Mapper, error) {
 	if t := m.cells; len(t) == 1 && t[0].typed != nil && !t[0].inTable.Required {
 		faults = append(faults, &DefinitionError{
 			Index: 0, Column: t[0].name, Field: "required",
-			Err: errors.New("the only column of a mapping cannot be nullable: a row of one NULL is an empty line"),
+			Err: errors.New("the only column of a mapping cannot be nullable, because a row of one NULL is an empty line; set required, or add a column"),
 		})
 	}
 	if len(faults) > 0 {
@@ -74,12 +74,12 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault faultFunc) 
 	switch c.Type {
 	case TypeUUID, TypeDatetime, TypeIP, TypeBody, TypeHeaders:
 		if c.RawString {
-			fault("rawString", 0, 0, errors.New("applies to path and template columns only"))
+			fault("rawString", 0, 0, errors.New("applies to path and template columns only; remove it"))
 		}
 	case TypePath:
 		p, err := tape.ParsePath(c.Path, opts.Compat)
 		if pe, ok := errors.AsType[*tape.PathError](err); ok {
-			fault("path", 1, pe.Offset+1, errors.New(pe.Msg))
+			fault("path", 1, pe.Offset+1, errors.New(pe.Msg+"; "+pe.Next))
 		} else {
 			cl.path, cl.node = p, m.paths.Add(p)
 		}
@@ -108,16 +108,16 @@ func (m *Mapper) compileCell(cl *cell, c Column, opts Options, fault faultFunc) 
 	}
 	if c.Type != TypePath {
 		if c.Path != "" {
-			fault("path", 0, 0, errors.New("applies to path columns only"))
+			fault("path", 0, 0, errors.New("applies to path columns only; remove it, or set the type path"))
 		}
 		if c.Default != nil {
-			fault("defaultValue", 0, 0, errors.New("applies to path columns only"))
+			fault("defaultValue", 0, 0, errors.New("applies to path columns only; remove it, or set the type path"))
 		}
 		if c.DefaultOnNull {
-			fault("defaultOnNull", 0, 0, errors.New("applies to path columns only"))
+			fault("defaultOnNull", 0, 0, errors.New("applies to path columns only; remove it, or set the type path"))
 		}
 	} else if c.DefaultOnNull && c.Default == nil {
-		fault("defaultOnNull", 0, 0, errors.New("needs a defaultValue"))
+		fault("defaultOnNull", 0, 0, errors.New("needs a defaultValue; set one, or remove it"))
 	}
 }
 

@@ -12,54 +12,54 @@ import (
 	"github.com/forebay/forebay/driverkit/celltype"
 )
 
-// Reason tells why a record cannot be mapped. The reaction is the same for all: reject the record, because it will fail again.
+// Reason tells why a record cannot be mapped. The reaction is the same for all. Reject the record, because it will fail again.
 type Reason uint8
 
 const (
-	// MissingValue: a path column, Body(path) or Header(name) without a default found nothing.
+	// MissingValue means that a path column, Body(path) or Header(name) without a default found nothing.
 	MissingValue Reason = iota + 1
-	// InvalidBody: the body is malformed JSON, or a malformed form.
+	// InvalidBody means that the body is malformed JSON, or a malformed form.
 	InvalidBody
-	// UnsupportedBody: a column needs a field, but the body is neither JSON nor a form.
+	// UnsupportedBody means that a column needs a field, but the body is neither JSON nor a form.
 	UnsupportedBody
-	// TemplateFailed: a template raised an error of its own, such as a wrong type.
+	// TemplateFailed means that a template raised its own error, such as a wrong type.
 	TemplateFailed
-	// BudgetExceeded: a template needed more steps, memory, depth or output than its [Budget] allows.
+	// BudgetExceeded means that a template needed more steps, memory, depth or output than its [Budget] allows.
 	BudgetExceeded
 
 	// The reasons of typed columns. For a missing value that is [Required] it is MissingValue.
 
-	// NullValue: the value is null, and the column is [Required].
+	// NullValue means that the value is null, and the column is [Required].
 	NullValue
-	// EmptyText: the type does not take the empty text. [TypeOptions.EmptyIsNull] makes it NULL.
+	// EmptyText means that the type does not take the empty text. [TypeOptions.EmptyIsNull] makes it NULL.
 	EmptyText
-	// WrongKind: the type does not take a number, text, boolean, object or array.
+	// WrongKind means that the type does not take a number, text, boolean, object or array.
 	WrongKind
-	// Malformed: the text is not written as the type demands.
+	// Malformed means that the text is not written as the type demands.
 	Malformed
-	// NotIntegral: the number is not whole.
+	// NotIntegral means that the number is not whole.
 	NotIntegral
-	// OutOfRange: the type has no such value, or it is outside of NotBefore and NotAfter or of the years of the target.
+	// OutOfRange means that the type has no such value, or it is outside of NotBefore and NotAfter or of the years of the target.
 	OutOfRange
-	// TooPrecise: the number has more digits after the point than the type.
+	// TooPrecise means that the number has more digits after the point than the type.
 	TooPrecise
-	// NeedsUnit: a number cannot be a time without [TypeOptions.Epoch].
+	// NeedsUnit means that a number cannot be a time without [TypeOptions.Epoch].
 	NeedsUnit
-	// NoZone: the time has no zone. [TypeOptions.AssumeUTC] takes it as UTC.
+	// NoZone means that the time has no zone. [TypeOptions.AssumeUTC] takes it as UTC.
 	NoZone
-	// LeapSecond: the second is 60. [TypeOptions.ClampLeapSecond] takes leap seconds.
+	// LeapSecond means that the second is 60. [TypeOptions.ClampLeapSecond] takes leap seconds.
 	LeapSecond
-	// NotUTF8: the text has bytes that are not UTF-8.
+	// NotUTF8 means that the text has bytes that are not UTF-8.
 	NotUTF8
-	// LoneSurrogate: the text has half of a surrogate pair.
+	// LoneSurrogate means that the text has half of a surrogate pair.
 	LoneSurrogate
-	// HasNUL: the target does not store NUL.
+	// HasNUL means that the target does not store NUL.
 	HasNUL
-	// NotFinite: the target does not store NaN and infinities.
+	// NotFinite means that the target does not store NaN and infinities.
 	NotFinite
-	// TooLong: the cell is larger than the target stores.
+	// TooLong means that the cell is larger than the target stores.
 	TooLong
-	// TooDeep: the document has more levels than the target stores.
+	// TooDeep means that the document has more levels than the target stores.
 	TooDeep
 )
 
@@ -79,7 +79,7 @@ func (r Reason) String() string {
 }
 
 // Error says that a record cannot become a row. It names the column and the fault. From the record it quotes only a value that
-// does not fit the type of its column, and what a template puts into its own error text.
+// does not fit the type of its column, and the text that a template puts into its own error.
 type Error struct {
 	// Column is the name of the column that failed.
 	Column string
@@ -93,6 +93,8 @@ type Error struct {
 	Type datatype.Type
 	// Value is the value that does not fit the type, cut to 64 bytes; *** in a [Column.Secret]. It is empty for other failures.
 	Value string
+
+	next string // what to do, if Err does not say it
 }
 
 // Error returns the column, the place in its template, the cause and the expression, for example
@@ -108,6 +110,9 @@ func (e *Error) Error() string {
 	b.WriteString(e.Err.Error())
 	if e.At.Expr != "" {
 		b.WriteString(", in " + e.At.Expr)
+	}
+	if e.next != "" {
+		b.WriteString("; " + e.next)
 	}
 	return b.String()
 }
@@ -172,7 +177,21 @@ type misfitError struct {
 }
 
 func (e *misfitError) Error() string {
-	return fmt.Sprintf("%s: %s: %s %s", e.typ, e.why, e.shown, celltype.Explain(e.why, e.typ, e.kind))
+	text := fmt.Sprintf("%s: %s: %s %s", e.typ, e.why, e.shown, celltype.Explain(e.why, e.typ, e.kind))
+	if e.why == celltype.OutOfRange {
+		text += "; send another value, or give the column another type"
+	}
+	return text
+}
+
+// RowTooLargeError rejects a record whose row is larger than the engine allows. Sending the record again is useless.
+type RowTooLargeError struct {
+	// Size of the encoded row and Limit are in bytes.
+	Size, Limit int
+}
+
+func (e *RowTooLargeError) Error() string {
+	return fmt.Sprintf("the row has %d bytes, at most %d are allowed: send a smaller record, or raise the limit of a row", e.Size, e.Limit)
 }
 
 // Spot is a place in a template.

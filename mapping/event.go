@@ -20,7 +20,7 @@ type event struct {
 	mended bool // a field of a document was not UTF-8
 }
 
-// replacement is what a template reads in place of a byte that is not UTF-8, or of half a surrogate pair.
+// replacement is the text that a template reads in place of a byte that is not UTF-8, or of half a surrogate pair.
 const replacement = string(utf8.RuneError)
 
 // repaired reports why a template may have read a replacement that the sender has not sent; OK if there was no reason.
@@ -97,7 +97,7 @@ func (e *event) Headers() iter.Seq2[string, string] {
 
 // templateError makes the error of a column of the failure of its template.
 func templateError(fail *template.Error) *Error {
-	e := &Error{Reason: TemplateFailed, Err: fail.Err, At: Spot(fail.At)}
+	e := &Error{Reason: TemplateFailed, Err: fail.Err, At: Spot(fail.At), next: fail.Next}
 	var own *Error
 	switch {
 	case fail.Kind == template.Exceeded:

@@ -57,8 +57,8 @@ func TestRejectedRecord(t *testing.T) {
 		text   string
 	}{
 		{"missing", Path("c", "a.b"), JSON([]byte(`{}`)), MissingValue, `column "c": path "a.b": the body has no member "a"; set a default if it may be missing`},
-		{"malformed", Path("c", "a"), JSON([]byte(`{`)), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 1`},
-		{"empty", Path("c", ""), JSON(nil), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 0`},
+		{"malformed", Path("c", "a"), JSON([]byte(`{`)), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 1; send the whole JSON value`},
+		{"empty", Path("c", ""), JSON(nil), InvalidBody, `column "c": the body is not valid JSON: unexpected end at byte 0; send the whole JSON value`},
 		{"opaque", Path("c", "a"), &Record{Body: []byte(`{"a":1}`)}, UnsupportedBody, `column "c": the body has no fields: the record has neither a Content-Type nor a Format; set Format: mapping.FormatJSON, or use mapping.JSON`},
 		{"JSON as a form", Path("c", "a"), &Record{Body: []byte(`{"a":1}`), Format: FormatForm}, MissingValue, `column "c": path "a": the body, read as a form, has no member "a"; set a default if it may be missing; if the body is JSON, send Content-Type: application/json`},
 		{"Body of JSON as a form", Template("c", `Body("a")`), &Record{Body: []byte(`{"a":1}`), Format: FormatForm}, MissingValue, `column "c": 1:1: Body("a"): the body, read as a form, has no member "a"; give a default as the second argument if it may be missing; if the body is JSON, send Content-Type: application/json, in Body("a")`},
@@ -68,7 +68,7 @@ func TestRejectedRecord(t *testing.T) {
 		{"error", Template("c", `error "mine"`), &Record{}, TemplateFailed, `column "c": 1:1: mine, in error "mine"`},
 		{"type", Template("c", `1 + null`), &Record{}, TemplateFailed, `column "c": 1:1: unexpected type null, expected number, in 1 + null`},
 		{"function", Template("c", `function(x) x`), &Record{}, TemplateFailed, `column "c": missing argument: x`},
-		{"budget", Template("c", `std.range(1, 1e9)`), &Record{}, BudgetExceeded, `column "c": 1:1: the template needs more than 200000 steps, in std.range(1, 1e9)`},
+		{"budget", Template("c", `std.range(1, 1e9)`), &Record{}, BudgetExceeded, `column "c": 1:1: the template needs more than 200000 steps, in std.range(1, 1e9); simplify the template, send smaller bodies, or raise Options.Budget`},
 		{"document", Path("c", "a"), &Record{Document: badDocument{}}, InvalidBody, `column "c": the document cannot be written as JSON: unwritable`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,26 +186,26 @@ func TestCompileNamesEveryFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`column 1 (""): name: must not be empty`,
-		`column 2 ("p"): path:3: expected an index or a quoted key, like [0] or ["a.b"]`,
+		`column 1 (""): name: must not be empty; name the column of the table`,
+		`column 2 ("p"): path:3: no index or quoted key; write an index or a quoted key, like [0] or ["a.b"]; a bracket in a name is \[`,
 		`column 3 ("p"): name: column 2 has the same name; names are unique in a mapping`,
 		`column 3 ("p"): defaultValue (Default): is not a JSON value: expected a value at byte 0 of "chan int cannot be encoded as JSON"`,
 		`column 4 ("n"): type: "number" is not a column type; use uuid, datetime, ip, body, headers, path or template`,
-		`column 5 ("t"): template.content:1:4: Unexpected end of file`,
-		`column 6 ("u"): template.content:2:3: unknown variable: y`,
+		`column 5 ("t"): template.content:1:4: Unexpected end of file; correct the jsonnet at this place`,
+		`column 6 ("u"): template.content:2:3: unknown variable: y; declare it with local, quote it if it is a text, or write Body("y") for a field of the event`,
 		`column 6 ("u"): template.content:2:7: Body: the function takes at most 2 argument(s), not 3`,
-		`column 6 ("u"): template.content:2:23: the standard library has no member "nope"`,
-		`column 6 ("u"): template.content:2:34: Body: the path "a[": '[' without ']' at position 2`,
+		`column 6 ("u"): template.content:2:23: the standard library has no member "nope"; use a function of jsonnet`,
+		`column 6 ("u"): template.content:2:34: Body: the path "a[": '[' without ']' at position 2; write an index or a quoted key, like [0] or ["a.b"]; a bracket in a name is \[`,
 		`column 6 ("u"): template.content:2:47: Now: the format "%Q": failed to compile format: pattern compilation failed: ` +
-			`lookup failed: '%Q' was not found in specification set`,
+			`lookup failed: '%Q' was not found in specification set; write one of strftime, such as %Y-%m-%d`,
 		`column 6 ("u"): template.content:2:59: std.length: the argument "x" is missing`,
-		`column 7 ("v"): template.content:1:1: import is not available in templates`,
+		`column 7 ("v"): template.content:1:1: import is not available in templates; write its content into the template`,
 		`column 8 ("l"): template.language: "lua" is not known; the language is "jsonnet"`,
 		`column 9 ("e"): template.content: a template has 1 to 4096 characters, not 0`,
 		`column 10 ("long"): template.content: a template has 1 to 4096 characters, not 4097`,
-		`column 11 ("r"): rawString: applies to path and template columns only`,
-		`column 11 ("r"): defaultValue (Default): applies to path columns only`,
-		`column 12 ("null"): defaultOnNull: needs a defaultValue`,
+		`column 11 ("r"): rawString: applies to path and template columns only; remove it`,
+		`column 11 ("r"): defaultValue (Default): applies to path columns only; remove it, or set the type path`,
+		`column 12 ("null"): defaultOnNull: needs a defaultValue; set one, or remove it`,
 	}
 	if got := strings.Split(strings.ReplaceAll(err.Error(), "mapping: ", ""), "\n"); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -214,9 +214,9 @@ func TestCompileNamesEveryFault(t *testing.T) {
 	_, err = Compile(Columns{Template("u", "local x = 1;\n  x + Body(1, 2, 3) + std.nope + Body('a[') + Now('%Q') +\n std.length() + Body(nope='x') + Body(5)")}, Options{})
 	want = []string{
 		`column 1 ("u"): template.content:2:7: Body: the function takes at most 2 argument(s), not 3`,
-		`column 1 ("u"): template.content:2:23: the standard library has no member "nope"`,
-		`column 1 ("u"): template.content:2:34: Body: the path "a[": '[' without ']' at position 2`,
-		`column 1 ("u"): template.content:2:47: Now: the format "%Q": failed to compile format: pattern compilation failed: lookup failed: '%Q' was not found in specification set`,
+		`column 1 ("u"): template.content:2:23: the standard library has no member "nope"; use a function of jsonnet`,
+		`column 1 ("u"): template.content:2:34: Body: the path "a[": '[' without ']' at position 2; write an index or a quoted key, like [0] or ["a.b"]; a bracket in a name is \[`,
+		`column 1 ("u"): template.content:2:47: Now: the format "%Q": failed to compile format: pattern compilation failed: lookup failed: '%Q' was not found in specification set; write one of strftime, such as %Y-%m-%d`,
 		`column 1 ("u"): template.content:3:2: std.length: the argument "x" is missing`,
 		`column 1 ("u"): template.content:3:17: Body: the function has no parameter "nope"`,
 		`column 1 ("u"): template.content:3:34: Body: the path must be a string, not number`,

@@ -41,7 +41,7 @@ func TestErrorsOfTemplatesHaveAPlace(t *testing.T) {
 		{"Now('%' + 'Q')", ""},
 		{"{\n  a: error 'no ' +\n    'way',\n}", "2:6: no way, in error 'no ' + ..."},
 		{"error '" + long + "'", "1:1: " + long + ", in error '" + long[:53] + " ..."},
-		{"local f(x) = f(x + 1);\nf(1)", "1:14: the template needs more than 500 nested calls or values, in f(x + 1)"},
+		{"local f(x) = f(x + 1);\nf(1)", "1:14: the template needs more than 500 nested calls or values, in f(x + 1); simplify the template, send smaller bodies, or raise Options.Budget"},
 		{"local x = x + 1; x", "1:1: the template has an endless recursion: a value is defined by itself, in local x = x + 1; x"},
 		{"{ a: function(x) x }", "couldn't manifest function as JSON"},
 		{"Body('o.p.q')", `1:1: Body("o.p.q"): "o" has no member "p"; give a default as the second argument if it may be missing, in Body('o.p.q')`},
@@ -109,12 +109,12 @@ func TestFaultsOfTemplates(t *testing.T) {
 	for _, tc := range []struct{ content, want string }{
 		{"local f(x, x) = x; f(1, 2)", "1:12: duplicate parameter: x"},
 		{"function(a=1, a=2) a", "1:15: duplicate parameter: a"},
-		{"a + Body('[') +\nstd.nope + b + Header(1)", `1:1: unknown variable: a|1:5: Body: the path "[": '[' without ']' at position 1|` +
-			`2:1: the standard library has no member "nope"|2:12: unknown variable: b|2:16: Header: the name must be a string, not number`},
+		{"a + Body('[') +\nstd.nope + b + Header(1)", `1:1: unknown variable: a; declare it with local, quote it if it is a text, or write Body("a") for a field of the event|1:5: Body: the path "[": '[' without ']' at position 1; write an index or a quoted key, like [0] or ["a.b"]; a bracket in a name is \[|` +
+			`2:1: the standard library has no member "nope"; use a function of jsonnet|2:12: unknown variable: b; declare it with local, quote it if it is a text, or write Body("b") for a field of the event|2:16: Header: the name must be a string, not number`},
 		{"Header(null, 'x')", "1:1: Header: the name must be a string, not null"},
-		{`"\u12"`, "1:1: Truncated unicode escape sequence in string literal."},
-		{"[1,\n'\\ud800\\u12']", "2:1: Truncated unicode surrogate pair escape sequence in string literal."},
-		{"x, y", "1:2: Did not expect: \",\""},
+		{`"\u12"`, "1:1: Truncated unicode escape sequence in string literal; correct the jsonnet at this place"},
+		{"[1,\n'\\ud800\\u12']", "2:1: Truncated unicode surrogate pair escape sequence in string literal; correct the jsonnet at this place"},
+		{"x, y", "1:2: Did not expect: \",\"; correct the jsonnet at this place"},
 	} {
 		_, err := compileTemplate(tc.content, Options{})
 		if got := strings.ReplaceAll(fmt.Sprint(err), "\n", "|"); got != tc.want {

@@ -24,7 +24,7 @@ func checkName(earlier Columns, name string, fault faultFunc) {
 	}
 }
 
-// kindTypes are the types that the values of a kind of column can have; others have any.
+// kindTypes are the types that the values of a kind of column can have. Other kinds can have any.
 func kindTypes(kind Type) []datatype.Type {
 	switch kind {
 	case TypeUUID:
@@ -73,7 +73,7 @@ func (m *Mapper) compileType(cl *cell, c Column, opts Options, fault faultFunc) 
 	if c.Type == TypePath && c.ElsePath != "" {
 		p, err := tape.ParsePath(c.ElsePath, opts.Compat)
 		if pe, ok := errors.AsType[*tape.PathError](err); ok {
-			fault("elsePath", 1, pe.Offset+1, errors.New(pe.Msg))
+			fault("elsePath", 1, pe.Offset+1, errors.New(pe.Msg+"; "+pe.Next))
 		} else {
 			other, typed := *cl, *cl.typed
 			typed.hasElse = false
@@ -118,7 +118,7 @@ func checkOptions(c Column, fault faultFunc) {
 		{"anyKind", c.AnyKind, c.DataType == datatype.String && value, "strings from a path or template"},
 	} {
 		if o.set && !o.applies {
-			fault(o.name, 0, 0, errors.New("applies only to "+o.to))
+			fault(o.name, 0, 0, errors.New("applies only to "+o.to+"; remove it, or change the column"))
 		}
 	}
 	if c.Epoch != "" && !celltype.Epoch(c.Epoch).Valid() {

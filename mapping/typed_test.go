@@ -23,7 +23,7 @@ import (
 type conversion struct {
 	column Column
 	limits datatype.Limits
-	value  string // JSON; empty if it is missing
+	value  string // JSON, or empty if it is missing
 	cell   string
 	null   bool
 	reason string // of the rejection
@@ -95,8 +95,8 @@ func conversions(t *testing.T) (list []conversion) {
 		if fields[2] == "*missing*" {
 			c.value = ""
 		}
-		switch reason, refused := strings.CutPrefix(fields[3], "refused: "); {
-		case refused:
+		switch reason, rejected := strings.CutPrefix(fields[3], "rejected: "); {
+		case rejected:
 			c.reason = strings.Trim(reason, "`")
 		case fields[3] == "NULL":
 			c.null = true
@@ -140,7 +140,7 @@ func (c conversion) check(t *testing.T, how string, col Column, r *Record) {
 	}
 }
 
-// TestConversions converts each value of docs/types.md in all ways that lead to a cell: from a body, from a document that gives
+// TestConversions converts each value of docs/types.md in all ways that lead to a cell, from a body, from a document that gives
 // single fields, through a template, and as a default.
 func TestConversions(t *testing.T) {
 	for _, c := range conversions(t) {
@@ -280,7 +280,7 @@ func TestTypedKinds(t *testing.T) {
 	}
 }
 
-// TestMisfit has the words of a rejection, and the length of what it quotes.
+// TestMisfit has the words of a rejection, and the length of its quotation.
 func TestMisfit(t *testing.T) {
 	m := mustCompile(t, UUID("id"), Path("n", "n", DataType(datatype.Decimal(4, 1))), Path("s", "s", DataType(datatype.Date)))
 	cells := m.Cells(JSON([]byte(`{"n":1.25,"s":"` + strings.Repeat("x", maxQuoted-1) + `é"}`)))
@@ -321,7 +321,7 @@ func TestColumnsOfAMapper(t *testing.T) {
 	}
 }
 
-// A value costs no allocation, in whatever way it comes.
+// A value costs no allocation, in whatever form it arrives.
 func TestTypedDoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -374,7 +374,7 @@ func TestDELInATemplate(t *testing.T) {
 	}
 }
 
-// FuzzTyped holds that a value has one cell, in whatever way it comes, that the cell is the cell of itself, and that a row holds it.
+// FuzzTyped holds that a value has one cell, in whatever form it arrives, that the cell is the cell of itself, and that a row holds it.
 func FuzzTyped(tf *testing.F) {
 	f := fuzztest.New(tf)
 	columns := []Column{}

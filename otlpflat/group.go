@@ -3,13 +3,11 @@ package otlpflat
 import (
 	"slices"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/forebay/forebay/internal/members"
 	"github.com/forebay/forebay/mapping"
 )
 
-// group is the part of a document that all signals have: the members that the records of one resource and one scope share. The first record
+// group is the part of a document that all signals have, the members that the records of one resource and one scope share. The first record
 // that needs its JSON writes it, once.
 type group struct {
 	w      writer
@@ -25,26 +23,104 @@ type group struct {
 	shared                members.Shared
 }
 
-// resource and scope have what is written of them.
+// resource and scope have their written fields.
 type resource struct {
-	attributes attributes
+	attributes fields
 	dropped    uint32
 	schema     string
 }
 
 type scope struct {
 	name, version string
-	attributes    attributes
+	attributes    fields
 	dropped       uint32
 	schema        string
 }
 
-func resourceOf(r pcommon.Resource, schema string) resource {
-	return resource{attributes{pdata: r.Attributes()}, r.DroppedAttributesCount(), schema}
+// The fields of a request, which has groups of records for each resource, and in them for each scope. All signals have the same.
+const (
+	tagGroup = 1<<3 | content
+
+	tagResource          = 1<<3 | content
+	tagScopeRecords      = 2<<3 | content
+	tagResourceSchemaURL = 3<<3 | content
+
+	tagResourceAttribute = 1<<3 | content
+	tagResourceDropped   = 2<<3 | varint
+
+	tagScope          = 1<<3 | content
+	tagRecord         = 2<<3 | content
+	tagScopeSchemaURL = 3<<3 | content
+
+	tagScopeName      = 1<<3 | content
+	tagScopeVersion   = 2<<3 | content
+	tagScopeAttribute = 3<<3 | content
+	tagScopeDropped   = 4<<3 | varint
+)
+
+// records calls yield with each record of a request, after it has set the resource and the scope of the record.
+func (g *group) records(request string, yield func(record string) bool) {
+	for request != "" {
+		var p part
+		if p, request, _ = cut(request); p.tag != tagGroup {
+			continue
+		}
+		g.setResource(readResource(p.content))
+		for text := p.content; text != ""; {
+			if p, text, _ = cut(text); p.tag != tagScopeRecords {
+				continue
+			}
+			g.setScope(readScope(p.content))
+			for text := p.content; text != ""; {
+				if p, text, _ = cut(text); p.tag == tagRecord && !yield(p.content) {
+					return
+				}
+			}
+		}
+	}
 }
 
-func scopeOf(s pcommon.InstrumentationScope, schema string) scope {
-	return scope{s.Name(), s.Version(), attributes{pdata: s.Attributes()}, s.DroppedAttributesCount(), schema}
+func readResource(s string) (r resource) {
+	r.attributes.tag = tagResourceAttribute
+	for s != "" {
+		var p part
+		switch p, s, _ = cut(s); p.tag {
+		case tagResource:
+			r.attributes.text = p.content
+			for s := p.content; s != ""; {
+				if p, s, _ = cut(s); p.tag == tagResourceDropped {
+					r.dropped = uint32(p.number)
+				}
+			}
+		case tagResourceSchemaURL:
+			r.schema = p.content
+		}
+	}
+	return r
+}
+
+func readScope(s string) (r scope) {
+	r.attributes.tag = tagScopeAttribute
+	for s != "" {
+		var p part
+		switch p, s, _ = cut(s); p.tag {
+		case tagScope:
+			r.attributes.text = p.content
+			for s := p.content; s != ""; {
+				switch p, s, _ = cut(s); p.tag {
+				case tagScopeName:
+					r.name = p.content
+				case tagScopeVersion:
+					r.version = p.content
+				case tagScopeDropped:
+					r.dropped = uint32(p.number)
+				}
+			}
+		case tagScopeSchemaURL:
+			r.schema = p.content
+		}
+	}
+	return r
 }
 
 // sharedMembers are the members of a record that do not change between two calls of setResource or setScope. They are the last ones of each layout,
@@ -82,7 +158,7 @@ func (g *group) AppendField(dst []byte, path mapping.FieldPath) ([]byte, mapping
 	return g.w.dst, g.w.kind
 }
 
-// setResource comes before setScope, which comes before the records.
+// setResource is called before setScope, and setScope before the records.
 func (g *group) setResource(r resource) { g.resource, g.hasResource = r, false }
 
 func (g *group) setScope(s scope) {

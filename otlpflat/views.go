@@ -17,7 +17,11 @@ const (
 	DuckDB     Dialect = "duckdb"
 	PostgreSQL Dialect = "postgresql"
 	SQLite     Dialect = "sqlite"
+	MySQL      Dialect = "mysql" // and MariaDB
+	ClickHouse Dialect = "clickhouse"
 )
+
+var dialects = []Dialect{DuckDB, PostgreSQL, SQLite, MySQL, ClickHouse}
 
 // ViewOptions say where the tables are that [Views] reads.
 type ViewOptions struct {
@@ -41,8 +45,8 @@ type ViewOptions struct {
 // Validate returns everything that is wrong with the options.
 func (o ViewOptions) Validate() error {
 	var problems []error
-	if !slices.Contains([]Dialect{DuckDB, PostgreSQL, SQLite}, o.Dialect) {
-		problems = append(problems, fmt.Errorf("otlpflat: Dialect is %q, must be %q, %q or %q", o.Dialect, DuckDB, PostgreSQL, SQLite))
+	if !slices.Contains(dialects, o.Dialect) {
+		problems = append(problems, fmt.Errorf("otlpflat: Dialect is %q, must be one of %q", o.Dialect, dialects))
 	}
 	if o.Folder != "" && o.Dialect != DuckDB {
 		problems = append(problems, fmt.Errorf("otlpflat: Folder: %s reads no Parquet files", o.Dialect))
@@ -66,12 +70,18 @@ func (o ViewOptions) Validate() error {
 //	otel_metrics_buckets                 a row for each bucket of both kinds of histograms, with LowerBound, UpperBound and BucketCount
 //	otel_metrics_quantiles               a row for each quantile of a summary
 //
-// Their columns can be written without quotes: in PostgreSQL the names of the views' columns are lower case, as it reads names without
-// quotes. So one query serves these databases. A value of a JSON column is ResourceAttributes ->> 'host.name' in all. In
+// Their columns can be written without quotes. In PostgreSQL the names of the views' columns are lower case, as it reads names without
+// quotes. So one query serves DuckDB, PostgreSQL and SQLite. A value of a JSON column is ResourceAttributes ->> 'host.name' in all three. In
 // a comparison this expression needs parentheses, because the operators of DuckDB bind more strongly than ->>.
 //
-// SQLite has neither arrays nor times: counts and bounds of buckets are JSON arrays there, times are texts as in the tables, and a count above
-// 2^63-1 is the nearest float. A view of SQLite has two statements, of which the first drops the view.
+// SQLite has neither arrays nor times. Counts and bounds of buckets are JSON arrays there, times are texts as in the tables, and a count above
+// 2^63-1 is the nearest float. MySQL has no arrays either, and an infinite bound of a bucket is NULL.
+//
+// In ClickHouse, the views have the columns of the exporter's tables with their types, and a few more columns. What is not set is empty, 0 or 1970.
+// There is one more view, otel_traces_trace_id_ts, with the first and last time of each trace. Before the views, a statement adds to each
+// table maps of attributes and skipping indexes, whose names begin with otel_. For fast queries, the ordering key of the tables is ServiceName and the time.
+//
+// A view of SQLite or ClickHouse has two statements, of which the first drops the view. A statement fails if a table has the name of a view.
 func Views(o ViewOptions) ([]string, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -80,6 +90,14 @@ func Views(o ViewOptions) ([]string, error) {
 		o.Prefix = "otel_"
 	}
 	v := views{ViewOptions: o}
+	switch o.Dialect {
+	case ClickHouse:
+		v.clickhouse()
+		return v.statements, nil
+	case MySQL:
+		v.mysql()
+		return v.statements, nil
+	}
 	if o.Logs != "" {
 		v.logs()
 	}
@@ -98,11 +116,12 @@ type views struct {
 }
 
 func (v *views) create(name, query string) {
-	view := quoteName(v.Prefix + name)
+	view := v.quote(v.Prefix + name)
 	if v.Schema != "" {
-		view = quoteName(v.Schema) + "." + view
+		view = v.quote(v.Schema) + "." + view
 	}
-	if v.Dialect == SQLite {
+	// CREATE OR REPLACE VIEW of ClickHouse replaces a table of that name, with its rows, and SQLite does not know it. DROP VIEW refuses a table.
+	if v.Dialect == SQLite || v.Dialect == ClickHouse {
 		v.statements = append(v.statements, "DROP VIEW IF EXISTS "+view, "CREATE VIEW "+view+" AS\n"+query)
 		return
 	}
@@ -115,12 +134,21 @@ func (v *views) from(table string) string {
 	case v.Folder != "":
 		return "read_parquet('" + strings.ReplaceAll(v.Folder+"/"+table+"/**/*.parquet", "'", "''") + "', union_by_name = true) AS t"
 	case v.Schema != "":
-		return quoteName(v.Schema) + "." + quoteName(table) + " AS t"
+		return v.quote(v.Schema) + "." + v.quote(table) + " AS t"
 	}
-	return quoteName(table) + " AS t"
+	return v.quote(table) + " AS t"
 }
 
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// quote returns a name as SQL.
+func (v *views) quote(name string) string {
+	switch v.Dialect {
+	case ClickHouse:
+		return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
+	case MySQL:
+		return "`" + strings.ReplaceAll(name, "`", "``") + "`"
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+}
 
 // names are the columns of a table.
 func names(cols mapping.Columns) (all []string) {
@@ -131,10 +159,10 @@ func names(cols mapping.Columns) (all []string) {
 }
 
 // renamed is a list of columns, each with its name without quotes.
-func renamed(columns []string) string {
+func (v *views) renamed(columns []string) string {
 	var all []string
 	for _, c := range columns {
-		all = append(all, fmt.Sprintf(`t."%s" AS %[1]s`, c))
+		all = append(all, "t."+v.quote(c)+" AS "+c)
 	}
 	return strings.Join(all, ", ")
 }
@@ -162,8 +190,8 @@ func (v *views) array(column, duckType, pgType string) string {
 	switch v.Dialect {
 	case DuckDB:
 		return fmt.Sprintf(`CAST(t."%s" AS %s[])`, column, duckType)
-	case SQLite:
-		return fmt.Sprintf(`t."%s"`, column)
+	case SQLite, MySQL:
+		return "t." + v.quote(column)
 	}
 	return fmt.Sprintf(`ARRAY(SELECT CAST(u.v AS %s) FROM json_array_elements_text(CAST(t."%s" AS json)) WITH ORDINALITY AS u(v, n) ORDER BY u.n)`, pgType, column)
 }
@@ -185,14 +213,14 @@ func (v *views) logs() {
 	columns := slices.DeleteFunc(names(LogsTable()), func(c string) bool { return c == "SeverityNumber" })
 	received := ""
 	if v.ReceivedAt != "" {
-		received = ", t." + quoteName(v.ReceivedAt) + " AS ReceivedAt"
+		received = ", t." + v.quote(v.ReceivedAt) + " AS ReceivedAt"
 	}
-	v.create("logs", "SELECT "+renamed(columns)+",\n  nullif(t.\"SeverityNumber\", 0) AS SeverityNumber"+received+"\nFROM "+v.from(v.Logs))
+	v.create("logs", "SELECT "+v.renamed(columns)+",\n  nullif(t."+v.quote("SeverityNumber")+", 0) AS SeverityNumber"+received+"\nFROM "+v.from(v.Logs))
 }
 
 func (v *views) traces() {
-	v.create("traces", "SELECT "+renamed(names(TracesTable()))+"\nFROM "+v.from(v.Traces))
-	span := renamed([]string{"Timestamp", "TraceId", "SpanId", "ServiceName", "SpanName"})
+	v.create("traces", "SELECT "+v.renamed(names(TracesTable()))+"\nFROM "+v.from(v.Traces))
+	span := v.renamed([]string{"Timestamp", "TraceId", "SpanId", "ServiceName", "SpanName"})
 	e := v.element()
 	at := "(" + e + " ->> 'timestamp')"
 	v.create("span_events", "SELECT "+span+", "+v.moment(at)+" AS EventTimestamp,\n  "+v.nanos(at)+" AS EventTimeUnixNano, "+e+" ->> 'name' AS EventName,\n  "+
@@ -228,20 +256,24 @@ var pointColumns = []string{
 	"ResourceSchemaUrl", "ResourceAttributes", "ScopeSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
 }
 
-func (v *views) metrics() {
-	table := v.from(v.Metrics)
-	point := renamed(pointColumns)
+// kinds makes a view for the points of each kind.
+func (v *views) kinds() {
+	point := v.renamed(pointColumns)
 	kind := func(kind, own string) {
-		v.create("metrics_"+kind, "SELECT "+point+", "+own+"\nFROM "+table+` WHERE t."MetricType" = '`+kind+"'")
+		v.create("metrics_"+kind, "SELECT "+point+", "+own+"\nFROM "+v.from(v.Metrics)+" WHERE t."+v.quote("MetricType")+" = '"+kind+"'")
 	}
-	kind("gauge", renamed([]string{"Value", "Exemplars"}))
-	kind("sum", renamed([]string{"Value", "AggregationTemporality", "IsMonotonic", "Exemplars"}))
-	distribution := renamed([]string{"Count", "Sum", "Min", "Max", "AggregationTemporality", "Exemplars"})
+	kind("gauge", v.renamed([]string{"Value", "Exemplars"}))
+	kind("sum", v.renamed([]string{"Value", "AggregationTemporality", "IsMonotonic", "Exemplars"}))
+	distribution := v.renamed([]string{"Count", "Sum", "Min", "Max", "AggregationTemporality", "Exemplars"})
 	kind("histogram", distribution+",\n  "+v.counts("BucketCounts")+" AS BucketCounts, "+v.bounds("ExplicitBounds")+" AS ExplicitBounds")
-	kind("exponential_histogram", distribution+", "+renamed([]string{"Scale", "ZeroCount", "ZeroThreshold", "PositiveOffset", "NegativeOffset"})+
+	kind("exponential_histogram", distribution+", "+v.renamed([]string{"Scale", "ZeroCount", "ZeroThreshold", "PositiveOffset", "NegativeOffset"})+
 		",\n  "+v.counts("PositiveBucketCounts")+" AS PositiveBucketCounts, "+v.counts("NegativeBucketCounts")+" AS NegativeBucketCounts")
-	kind("summary", renamed([]string{"Count", "Sum", "ValueAtQuantiles"}))
-	e := v.element()
+	kind("summary", v.renamed([]string{"Count", "Sum", "ValueAtQuantiles"}))
+}
+
+func (v *views) metrics() {
+	v.kinds()
+	table, point, e := v.from(v.Metrics), v.renamed(pointColumns), v.element()
 	v.create("metrics_quantiles", "SELECT "+point+", CAST("+e+" ->> 'quantile' AS float8) AS Quantile, CAST("+e+" ->> 'value' AS float8) AS Value\nFROM "+table+", "+v.documents("ValueAtQuantiles")+` WHERE t."MetricType" = 'summary'`)
 	if v.Dialect == SQLite {
 		v.bucketsOfSQLite(table)
@@ -254,7 +286,7 @@ func (v *views) metrics() {
 // has errors for that.
 func (v *views) buckets(table string) {
 	point := append(slices.Clone(pointColumns), "MetricType", "AggregationTemporality")
-	inner := renamed(point)
+	inner := v.renamed(point)
 	outer := "h." + strings.Join(point, ", h.")
 	const exponential = ` WHERE t."MetricType" = 'exponential_histogram'`
 	side := func(side, lower, upper string) string {

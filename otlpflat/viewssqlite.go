@@ -7,7 +7,7 @@ import (
 
 // bucketsOfSQLite is buckets for SQLite, whose arrays are JSON. A literal beyond a double is infinite there.
 func (v *views) bucketsOfSQLite(table string) {
-	point := renamed(append(slices.Clone(pointColumns), "MetricType", "AggregationTemporality"))
+	point := v.renamed(append(slices.Clone(pointColumns), "MetricType", "AggregationTemporality"))
 	const exponential = ` WHERE t."MetricType" = 'exponential_histogram'`
 	side := func(side, lower, upper string) string {
 		// The width of a bucket, as the exponent of two, and the exponents of its bounds.

@@ -2,87 +2,17 @@ package otlpflat
 
 import (
 	"encoding/base64"
-	"iter"
 	"math"
 
 	"github.com/forebay/forebay/internal/jsontext"
-	"github.com/forebay/forebay/mapping"
 )
 
-// EncodedLogs returns the records of an encoded ExportLogsServiceRequest, as [Logs] returns them for the request decoded by pdata, and their
-// number. It reads them from one copy of the request, which takes a fraction of the time and no memory for each record.
-//
-// ok is false for a request that pdata refuses, and for one with anything that exporters do not usually send: a field that pdata does not know, or one
-// that is set twice. Such a request is for pdata, which is the judge of what it means.
-func EncodedLogs(request []byte) (docs iter.Seq[mapping.FieldDocument], records int, ok bool) {
-	text := string(request)
-	if records, ok = usualRequest(text); !ok {
-		return nil, 0, false
-	}
-	return func(yield func(mapping.FieldDocument) bool) {
-		d := new(logDocument)
-		d.record = d
-		for text := text; text != ""; {
-			var p part
-			p, text, _ = cut(text)
-			d.setResource(wireResource(p.content))
-			for text := p.content; text != ""; {
-				p, text, _ = cut(text)
-				if p.tag != tagScopeLogs {
-					continue
-				}
-				d.setScope(wireScope(p.content))
-				for text := p.content; text != ""; {
-					p, text, _ = cut(text)
-					if p.tag != tagLogRecord {
-						continue
-					}
-					d.log.read(p.content)
-					if !yield(d) {
-						return
-					}
-				}
-			}
-		}
-	}, records, true
-}
-
-// A tag is the number of a field and its wire type, in one byte.
+// A tag is the number of a field, at most 31, and its wire type.
 const (
 	varint  = 0
 	fixed64 = 1
 	content = 2
 	fixed32 = 5
-
-	tagResourceLogs = 1<<3 | content
-
-	tagResource          = 1<<3 | content
-	tagScopeLogs         = 2<<3 | content
-	tagResourceSchemaURL = 3<<3 | content
-
-	tagResourceAttribute = 1<<3 | content
-	tagResourceDropped   = 2<<3 | varint
-
-	tagScope          = 1<<3 | content
-	tagLogRecord      = 2<<3 | content
-	tagScopeSchemaURL = 3<<3 | content
-
-	tagScopeName      = 1<<3 | content
-	tagScopeVersion   = 2<<3 | content
-	tagScopeAttribute = 3<<3 | content
-	tagScopeDropped   = 4<<3 | varint
-
-	tagTime           = 1<<3 | fixed64
-	tagSeverityNumber = 2<<3 | varint
-	tagSeverityText   = 3<<3 | content
-	tagBody           = 5<<3 | content
-	tagAttribute      = 6<<3 | content
-	tagDropped        = 7<<3 | varint
-	tagFlags          = 8<<3 | fixed32
-	tagTraceID        = 9<<3 | content
-	tagSpanID         = 10<<3 | content
-	tagObserved       = 11<<3 | fixed64
-	tagEventName      = 12<<3 | content
 
 	tagKey   = 1<<3 | content
 	tagValue = 2<<3 | content
@@ -97,21 +27,24 @@ const (
 	tagElement = 1<<3 | content // of an array or a map
 )
 
-// part is a field of a message: its tag, and its number or content.
+// part is a field of a message, its tag, and its number or content.
 type part struct {
 	tag     byte
 	number  uint64
 	content string
 }
 
-// cut takes the first field off a message. ok is false if there is no field with a tag of one byte and one of the four wire types.
+// cut takes the first field off a message. ok is false if there is no field with a number up to 31 and one of the four wire types.
 func cut(s string) (p part, rest string, ok bool) {
 	if len(s) < 2 {
 		return part{}, "", false
 	}
 	p.tag = s[0]
-	if p.tag >= 0x80 {
-		return part{}, "", false
+	if p.tag >= 0x80 { // a number above 15. The second byte of the tag has its last bit, which the first byte repeats
+		if s[1] != 1 || len(s) < 3 {
+			return part{}, "", false
+		}
+		s = s[1:]
 	}
 	switch p.tag & 7 {
 	case varint:
@@ -137,7 +70,7 @@ func cut(s string) (p part, rest string, ok bool) {
 		if len(s) < 9 {
 			return part{}, "", false
 		}
-		p.number = uint64(s[1]) | uint64(s[2])<<8 | uint64(s[3])<<16 | uint64(s[4])<<24 | uint64(s[5])<<32 | uint64(s[6])<<40 | uint64(s[7])<<48 | uint64(s[8])<<56
+		p.number = readFixed64(s[1:])
 		return p, s[9:], true
 	case fixed32:
 		if len(s) < 5 {
@@ -147,6 +80,12 @@ func cut(s string) (p part, rest string, ok bool) {
 		return p, s[5:], true
 	}
 	return part{}, "", false
+}
+
+// readFixed64 reads the first eight bytes.
+func readFixed64(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // readVarint reads the number at i and returns its end, 0 if there is none. As in pdata, bits beyond 64 are lost.
@@ -162,222 +101,8 @@ func readVarint(s string, i int) (v uint64, end int) {
 	return 0, 0
 }
 
-// The following say whether a message has only fields that are read here, and each at most once unless it is a list.
-
-// usual reports whether a message is. allowed says of one field whether it is read here, and whether it is one of a list.
-func usual(s string, allowed func(p part) (ok, list bool)) bool {
-	var seen uint16
-	for s != "" {
-		p, rest, ok := cut(s)
-		if !ok {
-			return false
-		}
-		ok, list := allowed(p)
-		bit := uint16(1) << (p.tag >> 3)
-		if !ok || !list && seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-		s = rest
-	}
-	return true
-}
-
-func usualRequest(s string) (records int, ok bool) {
-	ok = usual(s, func(p part) (ok, list bool) {
-		if p.tag != tagResourceLogs {
-			return false, false
-		}
-		n, ok := usualGroup(p.content)
-		records += n
-		return ok, true
-	})
-	return records, ok
-}
-
-func usualGroup(s string) (records int, ok bool) {
-	ok = usual(s, func(p part) (ok, list bool) {
-		switch p.tag {
-		case tagResource:
-			return usual(p.content, usualInResource), false
-		case tagScopeLogs:
-			n, ok := usualScopeLogs(p.content)
-			records += n
-			return ok, true
-		}
-		return p.tag == tagResourceSchemaURL, false
-	})
-	return records, ok
-}
-
-func usualInResource(p part) (ok, list bool) {
-	if p.tag == tagResourceAttribute {
-		return usualPair(p.content, 0), true
-	}
-	return p.tag == tagResourceDropped, false
-}
-
-func usualScopeLogs(s string) (records int, ok bool) {
-	ok = usual(s, func(p part) (ok, list bool) {
-		switch p.tag {
-		case tagScope:
-			return usual(p.content, usualInScope), false
-		case tagLogRecord:
-			records++
-			return usual(p.content, usualInRecord), true
-		}
-		return p.tag == tagScopeSchemaURL, false
-	})
-	return records, ok
-}
-
-func usualInScope(p part) (ok, list bool) {
-	switch p.tag {
-	case tagScopeAttribute:
-		return usualPair(p.content, 0), true
-	case tagScopeName, tagScopeVersion, tagScopeDropped:
-		return true, false
-	}
-	return false, false
-}
-
-func usualInRecord(p part) (ok, list bool) {
-	switch p.tag {
-	case tagAttribute:
-		return usualPair(p.content, 0), true
-	case tagBody:
-		return usualValue(p.content, 0), false
-	case tagTraceID:
-		return len(p.content) == 16 || p.content == "", false
-	case tagSpanID:
-		return len(p.content) == 8 || p.content == "", false
-	case tagTime, tagSeverityNumber, tagSeverityText, tagDropped, tagFlags, tagObserved, tagEventName:
-		return true, false
-	}
-	return false, false
-}
-
-func usualPair(s string, depth int) bool {
-	return usual(s, func(p part) (ok, list bool) {
-		return p.tag == tagKey || p.tag == tagValue && usualValue(p.content, depth), false
-	})
-}
-
-// maxDepth bounds the recursion, also for callers that have not bounded the nesting of values.
-const maxDepth = 128
-
-func usualValue(s string, depth int) bool {
-	if s == "" {
-		return true
-	}
-	p, rest, ok := cut(s)
-	if !ok || rest != "" || depth > maxDepth {
-		return false
-	}
-	switch p.tag {
-	case tagString, tagBool, tagInt, tagDouble, tagBytes:
-		return true
-	case tagArray, tagMap:
-		for s := p.content; s != ""; {
-			var element part
-			if element, s, ok = cut(s); !ok || element.tag != tagElement {
-				return false
-			}
-			if p.tag == tagArray {
-				ok = usualValue(element.content, depth+1)
-			} else {
-				ok = usualPair(element.content, depth+1)
-			}
-			if !ok {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// The following read messages that are as usual.
-
-func wireResource(s string) (r resource) {
-	for s != "" {
-		var p part
-		switch p, s, _ = cut(s); p.tag {
-		case tagResource:
-			r.attributes = attributes{wire: p.content, tag: tagResourceAttribute}
-			for s := p.content; s != ""; {
-				if p, s, _ = cut(s); p.tag == tagResourceDropped {
-					r.dropped = uint32(p.number)
-				}
-			}
-		case tagResourceSchemaURL:
-			r.schema = p.content
-		}
-	}
-	r.attributes.tag = tagResourceAttribute
-	return r
-}
-
-func wireScope(s string) (r scope) {
-	for s != "" {
-		var p part
-		switch p, s, _ = cut(s); p.tag {
-		case tagScope:
-			r.attributes.wire = p.content
-			for s := p.content; s != ""; {
-				switch p, s, _ = cut(s); p.tag {
-				case tagScopeName:
-					r.name = p.content
-				case tagScopeVersion:
-					r.version = p.content
-				case tagScopeDropped:
-					r.dropped = uint32(p.number)
-				}
-			}
-		case tagScopeSchemaURL:
-			r.schema = p.content
-		}
-	}
-	r.attributes.tag = tagScopeAttribute
-	return r
-}
-
-func (r *logRecord) read(s string) {
-	*r = logRecord{attributes: attributes{tag: tagAttribute}, body: value{isWire: true}}
-	for s != "" {
-		p, rest, _ := cut(s)
-		switch p.tag {
-		case tagTime:
-			r.time = p.number
-		case tagObserved:
-			r.observed = p.number
-		case tagSeverityNumber:
-			r.severityNumber = int32(p.number)
-		case tagSeverityText:
-			r.severityText = p.content
-		case tagBody:
-			r.body.wire = p.content
-		case tagAttribute:
-			if r.attributes.wire == "" {
-				r.attributes.wire = s // until the end, with other fields between
-			}
-		case tagDropped:
-			r.dropped = uint32(p.number)
-		case tagFlags:
-			r.flags = uint32(p.number)
-		case tagTraceID:
-			copy(r.trace[:], p.content)
-		case tagSpanID:
-			copy(r.span[:], p.content)
-		case tagEventName:
-			r.eventName = p.content
-		}
-		s = rest
-	}
-}
-
-// wirePair reads a key and its value.
-func wirePair(s string) (m pair) {
+// readPair reads a key and its value.
+func readPair(s string) (m pair) {
 	for s != "" {
 		var p part
 		if p, s, _ = cut(s); p.tag == tagKey {
@@ -389,8 +114,8 @@ func wirePair(s string) (m pair) {
 	return m
 }
 
-// wireCount counts the fields with a tag.
-func wireCount(s string, tag byte) (n int) {
+// count counts the fields with a tag.
+func count(s string, tag byte) (n int) {
 	for s != "" {
 		var p part
 		if p, s, _ = cut(s); p.tag == tag {
@@ -400,8 +125,8 @@ func wireCount(s string, tag byte) (n int) {
 	return n
 }
 
-// wireValue is value for an encoded value.
-func (w *writer) wireValue(s string) {
+// value writes an encoded value.
+func (w *writer) value(s string) {
 	if s == "" {
 		w.null()
 		return
@@ -417,23 +142,42 @@ func (w *writer) wireValue(s string) {
 	case tagDouble:
 		w.float(math.Float64frombits(p.number))
 	case tagMap:
-		w.wireAttributes(p.content, tagElement)
+		w.attributes(fields{p.content, tagElement})
 	case tagArray:
-		w.wireArray(p.content)
+		w.array(fields{p.content, tagElement}, (*writer).value)
 	case tagBytes:
-		w.wireBytes(p.content)
+		w.bytes(p.content)
+	default: // an index into a dictionary, which only profiles have
+		w.null()
 	}
 }
 
 // pair is an encoded member of a map.
 type pair struct{ key, value string }
 
-// wireAttributes is attributes for the fields with a tag. The pairs of the maps that are being written are in w.pairs, those of inner ones behind.
-func (w *writer) wireAttributes(s string, tag byte) {
+// fields are the fields with one tag of an encoded message. There may be other fields between them.
+type fields struct {
+	text string
+	tag  byte
+}
+
+func (f fields) empty() bool { return count(f.text, f.tag) == 0 }
+
+// add puts the fields of a message into f. The rest of the message begins with one of them.
+func (f *fields) add(rest string) {
+	if f.text == "" {
+		f.text = rest
+	}
+}
+
+// attributes writes pairs as an object, in their order. Of equal keys the last is written. The pairs of all maps that are being written are in
+// w.pairs, inner ones after outer ones.
+func (w *writer) attributes(f fields) {
+	s, tag := f.text, f.tag
 	c := w.open('{')
 	if w.seek {
-		if v, ok := wireFind(s, tag, w.want); ok {
-			w.wireValue(v)
+		if v, ok := find(s, tag, w.want); ok {
+			w.value(v)
 		}
 		w.close(c, '}')
 		return
@@ -442,7 +186,7 @@ func (w *writer) wireAttributes(s string, tag byte) {
 	for s != "" {
 		var p part
 		if p, s, _ = cut(s); p.tag == tag {
-			w.pairs = append(w.pairs, wirePair(p.content))
+			w.pairs = append(w.pairs, readPair(p.content))
 		}
 	}
 	to := len(w.pairs)
@@ -463,18 +207,18 @@ func (w *writer) wireAttributes(s string, tag byte) {
 		p := w.pairs[i]
 		w.dst = jsontext.AppendString(w.dst, p.key, false)
 		w.dst = append(w.dst, ':')
-		w.wireValue(p.value)
+		w.value(p.value)
 	}
 	w.pairs = w.pairs[:from]
 	w.close(c, '}')
 }
 
-// wireFind is find for the fields with a tag.
-func wireFind(s string, tag byte, want string) (found string, ok bool) {
+// find returns the value of the last pair whose key is written as want.
+func find(s string, tag byte, want string) (found string, ok bool) {
 	for s != "" {
 		var p part
 		if p, s, _ = cut(s); p.tag == tag {
-			if m := wirePair(p.content); isKey(m.key, want) {
+			if m := readPair(p.content); isKey(m.key, want) {
 				found, ok = m.value, true
 			}
 		}
@@ -482,23 +226,69 @@ func wireFind(s string, tag byte, want string) (found string, ok bool) {
 	return found, ok
 }
 
-func (w *writer) wireArray(s string) {
+// array writes the wanted ones of some fields as an array.
+func (w *writer) array(f fields, write func(w *writer, content string)) {
 	c := w.open('[')
-	from, to := w.elements(wireCount(s, tagElement))
-	for i := 0; s != "" && i < to; i++ {
+	from, to := w.elements(count(f.text, f.tag))
+	for i, s := 0, f.text; i < to; {
 		var p part
-		if p, s, _ = cut(s); i < from {
+		if p, s, _ = cut(s); p.tag != f.tag {
 			continue
 		}
-		if !w.seek && i > 0 {
-			w.dst = append(w.dst, ',')
+		if i >= from {
+			w.comma(i)
+			write(w, p.content)
 		}
-		w.wireValue(p.content)
+		i++
 	}
 	w.close(c, ']')
 }
 
-func (w *writer) wireBytes(s string) {
+// comma separates element i of an array from the one before.
+func (w *writer) comma(i int) {
+	if !w.seek && i > 0 {
+		w.dst = append(w.dst, ',')
+	}
+}
+
+// fixed64s writes the wanted ones of numbers of eight bytes as an array.
+func (w *writer) fixed64s(s string, write func(w *writer, number uint64)) {
+	c := w.open('[')
+	from, to := w.elements(len(s) / 8)
+	for i := from; i < to; i++ {
+		w.comma(i)
+		write(w, readFixed64(s[8*i:]))
+	}
+	w.close(c, ']')
+}
+
+// varints is fixed64s for numbers without a fixed length.
+func (w *writer) varints(s string) {
+	n := 0
+	for i := range len(s) {
+		if s[i] < 0x80 {
+			n++
+		}
+	}
+	c := w.open('[')
+	from, to := w.elements(n)
+	at := 0
+	for i := range to {
+		var number uint64
+		if number, at = readVarint(s, at); i >= from {
+			w.comma(i)
+			w.uint(number)
+		}
+	}
+	w.close(c, ']')
+}
+
+func (w *writer) bits(number uint64) { w.float(math.Float64frombits(number)) }
+
+// zigzag decodes a signed number whose sign is its last bit.
+func zigzag(n uint64) int32 { return int32(uint32(n>>1)) ^ -int32(n&1) }
+
+func (w *writer) bytes(s string) {
 	if !w.beginPlain() {
 		return
 	}

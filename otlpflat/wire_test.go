@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay/internal/fuzztest"
 	"github.com/forebay/forebay/internal/seedtest"
@@ -17,83 +19,122 @@ import (
 
 func encode(tb testing.TB, batch plog.Logs) []byte {
 	tb.Helper()
-	data, err := (&plog.ProtoMarshaler{}).MarshalLogs(batch)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return data
+	return must((&plog.ProtoMarshaler{}).MarshalLogs(batch))
 }
 
-// checkEncoded compares what is read of an encoded request with what pdata reads, and reports whether it was read.
-func checkEncoded(tb testing.TB, data []byte) bool {
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// A signal is read in place and by pdata, which tells the number of records.
+type signal struct {
+	name    string
+	request func(generator) []byte
+	inPlace func([]byte) (iter.Seq[mapping.FieldDocument], int, bool)
+	byPdata func([]byte) (iter.Seq[mapping.FieldDocument], int, error)
+	table   mapping.Columns
+}
+
+var signals = []signal{
+	{
+		"logs", func(g generator) []byte { return must((&plog.ProtoMarshaler{}).MarshalLogs(g.wide(g.logs()))) }, otlpflat.EncodedLogs,
+		func(data []byte) (iter.Seq[mapping.FieldDocument], int, error) {
+			batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
+			if err != nil {
+				return nil, 0, err
+			}
+			return otlpflat.Logs(batch), batch.LogRecordCount(), nil
+		}, otlpflat.LogsTable(),
+	},
+	{
+		"metrics", func(g generator) []byte { return must((&pmetric.ProtoMarshaler{}).MarshalMetrics(g.metrics())) }, otlpflat.EncodedMetrics,
+		func(data []byte) (iter.Seq[mapping.FieldDocument], int, error) {
+			batch, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(data)
+			if err != nil {
+				return nil, 0, err
+			}
+			return otlpflat.Metrics(batch), batch.DataPointCount(), nil
+		}, otlpflat.MetricsTable(),
+	},
+	{
+		"traces", func(g generator) []byte { return must((&ptrace.ProtoMarshaler{}).MarshalTraces(g.traces())) }, otlpflat.EncodedTraces,
+		func(data []byte) (iter.Seq[mapping.FieldDocument], int, error) {
+			batch, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+			if err != nil {
+				return nil, 0, err
+			}
+			return otlpflat.Traces(batch), batch.SpanCount(), nil
+		}, otlpflat.TracesTable(),
+	},
+}
+
+// check compares the records of a request read in place with the records read after pdata has decoded and encoded it, and reports whether it is read
+// in place.
+func (k signal) check(tb testing.TB, data []byte) bool {
 	tb.Helper()
 	before := bytes.Clone(data)
-	docs, records, ok := otlpflat.EncodedLogs(data)
+	docs, records, ok := k.inPlace(data)
 	if !ok {
 		return false
 	}
-	batch, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(before)
+	wanted, n, err := k.byPdata(before)
 	if err != nil {
-		tb.Fatalf("%x is read, but pdata refuses it: %v", before, err)
+		tb.Fatalf("%s %x: it is read, but pdata refuses it: %v", k.name, before, err)
 	}
-	if n := batch.LogRecordCount(); n != records {
-		tb.Fatalf("%x has %d records, want %d", before, records, n)
+	if n != records {
+		tb.Fatalf("%s %x: got %d records, want %d", k.name, before, records, n)
 	}
-	clear(data) // of which nothing is used any more
+	clear(data) // its bytes are no longer used
 	next, stop := iter.Pull(docs)
 	defer stop()
-	for want := range otlpflat.Logs(batch) {
+	for want := range wanted {
 		got, ok := next()
 		if !ok {
-			tb.Fatalf("%x: a record is missing", before)
+			tb.Fatalf("%s %x: a record is missing", k.name, before)
 		}
 		gotText, gotErr := got.AppendJSON(nil)
 		wantText, wantErr := want.AppendJSON(nil)
 		if gotErr != nil || wantErr != nil || !bytes.Equal(gotText, wantText) {
-			tb.Fatalf("%x\ngot  %s, %v\nwant %s, %v", before, gotText, gotErr, wantText, wantErr)
+			tb.Fatalf("%s %x\ngot  %s, %v\nwant %s, %v", k.name, before, gotText, gotErr, wantText, wantErr)
 		}
 		type timed interface{ At() uint64 }
 		if got, want := got.(timed).At(), want.(timed).At(); got != want {
-			tb.Fatalf("%x: the time is %d, want %d", before, got, want)
+			tb.Fatalf("%s %x: the time is %d, want %d", k.name, before, got, want)
 		}
+		n--
 	}
-	if _, ok := next(); ok {
-		tb.Fatalf("%x: a record too many", before)
+	if _, ok := next(); ok || n != 0 {
+		tb.Fatalf("%s %x: the number of records differs by %d", k.name, before, n)
 	}
 	return true
 }
 
-// A request that pdata has written is read without it, to the same records, fields and rows.
-func TestEncodedLogs(t *testing.T) {
-	g := newGenerator(seedtest.Of(t))
-	mappers := mappersOf(t)
-	records := 0
-	for range 300 {
-		batch := g.wide(g.logs())
-		data := encode(t, batch)
-		if !checkEncoded(t, bytes.Clone(data)) {
-			t.Fatalf("%x is not read", data)
-		}
-		docs, _, _ := otlpflat.EncodedLogs(data)
-		next, stop := iter.Pull(docs)
-		for want := range otlpflat.Logs(batch) {
-			got, _ := next()
-			if records%10 == 0 {
-				checkAgreement(t, got)
+// checkLogs is check for logs.
+func checkLogs(tb testing.TB, data []byte) bool { return signals[0].check(tb, data) }
+
+// A request that pdata has written is read in place, and a path finds the written values of the record.
+func TestEncoded(t *testing.T) {
+	for _, k := range signals {
+		g, records := newGenerator(seedtest.Of(t)), 0
+		for range 100 {
+			data := k.request(g)
+			if !k.check(t, bytes.Clone(data)) {
+				t.Fatalf("%s %x is not read", k.name, data)
 			}
-			records++
-			for k, m := range mappers {
-				gotRow, gotErr := m.AppendRow(nil, &mapping.Record{Document: got})
-				wantRow, wantErr := m.AppendRow(nil, &mapping.Record{Document: want})
-				if (gotErr == nil) != (wantErr == nil) || !bytes.Equal(gotRow, wantRow) {
-					t.Fatalf("mapper %d\ngot  %s, %v\nwant %s, %v", k, gotRow, gotErr, wantRow, wantErr)
+			docs, n, _ := k.inPlace(data)
+			if records += n; n > 0 {
+				for doc := range docs {
+					checkAgreement(t, doc)
+					break
 				}
 			}
 		}
-		stop()
-	}
-	if records < 200 {
-		t.Errorf("only %d records were compared", records)
+		if records < 100 {
+			t.Errorf("%s: only %d records were compared", k.name, records)
+		}
 	}
 }
 
@@ -109,7 +150,7 @@ func field(tag uint64, text []byte) []byte {
 // What is not usual is left to pdata, at every level.
 func TestEncodedLogsThatAreUnusual(t *testing.T) {
 	usual := encode(t, logBatch(150))
-	if !checkEncoded(t, bytes.Clone(usual)) {
+	if !checkLogs(t, bytes.Clone(usual)) {
 		t.Fatal("a request of a service is not read")
 	}
 	in := func(data []byte, tags ...uint64) []byte { // a message within messages
@@ -125,7 +166,7 @@ func TestEncodedLogsThatAreUnusual(t *testing.T) {
 		"a long length":    append([]byte{1<<3 | 2, 0x80, 0x80, 0x00}, usual...), "a long number": in(append([]byte{2 << 3}, bytes.Repeat([]byte{0xff}, 9)...), 1, 2, 2),
 		"a number of ten bytes": in(append(append([]byte{2 << 3}, bytes.Repeat([]byte{0xff}, 9)...), 0x7f), 1, 2, 2),
 	} {
-		if want := name != "a long number"; checkEncoded(t, bytes.Clone(data)) != want {
+		if want := name != "a long number"; checkLogs(t, bytes.Clone(data)) != want {
 			t.Errorf("%s is read: %v", name, !want)
 		}
 	}
@@ -155,6 +196,39 @@ func TestEncodedLogsThatAreUnusual(t *testing.T) {
 	}
 }
 
+// The rules of points and spans that logs do not have.
+func TestEncodedPointsAndSpansThatAreUnusual(t *testing.T) {
+	in := func(data []byte, tags ...uint64) []byte {
+		for _, tag := range slices.Backward(tags) {
+			data = field(tag<<3|2, data)
+		}
+		return data
+	}
+	point := func(data []byte, typ uint64) []byte { return in(data, 1, 2, 2, typ, 1) }
+	eight := make([]byte, 8)
+	for name, data := range map[string][]byte{
+		"two types": in(slices.Concat(in(nil, 5), in(nil, 7)), 1, 2, 2), "one type twice": in(slices.Concat(in(nil, 7), in(nil, 7)), 1, 2, 2),
+		"two values": point(slices.Concat(field(4<<3|1, eight), field(6<<3|1, eight)), 5), "a point of another type": point(field(4<<3|1, eight), 11)[:20],
+		"counts apart": point(slices.Concat(in(eight, 6), in(eight, 6)), 9), "a count without a list": point(field(6<<3|1, eight), 9),
+		"a broken count": point(in(eight[:7], 6), 9), "a broken bound": point(in(eight[:1], 7), 9), "a broken bucket": point(in(in([]byte{0x80}, 2), 8), 10),
+		"two offsets": point(in(slices.Concat(field(1<<3, []byte{2}), field(1<<3, []byte{2})), 9), 10), "unknown field of a quantile": point(in(field(3<<3|1, eight), 6), 11),
+		"two values of an exemplar": point(in(slices.Concat(field(3<<3|1, eight), field(6<<3|1, eight)), 5), 5), "short id of an exemplar": point(in(eight, 5, 5), 5),
+	} {
+		if _, _, ok := otlpflat.EncodedMetrics(data); ok {
+			t.Errorf("metrics: %s is read: %x", name, data)
+		}
+	}
+	for name, data := range map[string][]byte{
+		"two states": in(slices.Concat(in(nil, 15), in(nil, 15)), 1, 2, 2), "old code": in(field(1<<3, []byte{1}), 1, 2, 2, 15), "short parent": in(eight[:7], 1, 2, 2, 4),
+		"short id of a link": in(eight, 1, 2, 2, 13, 1), "unknown field of an event": in(field(5<<3, []byte{1}), 1, 2, 2, 11), "field 17": in(field(17<<3|5, eight[:4]), 1, 2, 2),
+		"flags of a long tag": in(append([]byte{0x85, 0x81, 0x00}, 1, 2, 3, 4), 1, 2, 2), "two flags": in(bytes.Repeat(field(16<<3|5, eight[:4]), 2), 1, 2, 2),
+	} {
+		if _, _, ok := otlpflat.EncodedTraces(data); ok {
+			t.Errorf("traces: %s is read: %x", name, data)
+		}
+	}
+}
+
 // mutated changes a few bytes, or cuts and joins pieces.
 func (g generator) mutated(data []byte) []byte {
 	data = bytes.Clone(data)
@@ -175,51 +249,97 @@ func (g generator) mutated(data []byte) []byte {
 }
 
 // Damaged requests are read as pdata reads them, or not at all.
-func TestEncodedLogsDamaged(t *testing.T) {
-	g := newGenerator(seedtest.Of(t))
-	read := 0
-	for range 200 {
-		data := encode(t, g.logs())
-		for range 50 {
-			if checkEncoded(t, g.mutated(data)) {
-				read++
+func TestEncodedDamaged(t *testing.T) {
+	for _, k := range signals {
+		g, read := newGenerator(seedtest.Of(t)), 0
+		for range 200 {
+			data := k.request(g)
+			for range 50 {
+				if k.check(t, g.mutated(data)) {
+					read++
+				}
 			}
 		}
-	}
-	if read < 500 {
-		t.Errorf("only %d requests were read", read)
+		if read < 300 {
+			t.Errorf("%s: only %d requests were read", k.name, read)
+		}
 	}
 }
 
-func FuzzEncodedLogs(tf *testing.F) {
+func FuzzEncoded(tf *testing.F) {
 	f := fuzztest.New(tf)
 	g := newGenerator(1)
 	for range 8 {
-		f.Add(encode(tf, g.logs()))
+		for _, k := range signals {
+			f.Add(k.request(g))
+		}
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { checkEncoded(t, data) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, k := range signals {
+			k.check(t, bytes.Clone(data))
+		}
+	})
 }
 
 // Reading allocates for the request, not for its records.
-func TestEncodedLogsAllocate(t *testing.T) {
-	data := encode(t, logBatch(150))
-	m, err := mapping.Compile(otlpflat.LogsTable(), mapping.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec, out := new(mapping.Record), []byte(nil)
-	n := testing.AllocsPerRun(20, func() {
-		docs, _, _ := otlpflat.EncodedLogs(data)
-		out = out[:0]
-		for doc := range docs {
-			rec.Reset()
-			rec.Document = doc
-			if out, err = m.AppendRow(out, rec); err != nil {
-				t.Fatal(err)
-			}
+func TestEncodedAllocates(t *testing.T) {
+	for _, k := range signals {
+		m := must(mapping.Compile(k.table, mapping.Options{}))
+		rec, out := new(mapping.Record), []byte(nil)
+		data := k.plain()
+		allocations := func(data []byte) float64 {
+			return testing.AllocsPerRun(20, func() {
+				docs, n, ok := k.inPlace(data)
+				if !ok || n < 100 {
+					t.Fatalf("%s: got %d records, %v, want at least 100", k.name, n, ok)
+				}
+				out = out[:0]
+				var err error
+				for doc := range docs {
+					rec.Reset()
+					rec.Document = doc
+					if out, err = m.AppendRow(out, rec); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
 		}
-	})
-	if n > 25 {
-		t.Errorf("%v allocations for a request of 100 records", n)
+		if n, twice := allocations(data), allocations(append(bytes.Clone(data), data...)); n > 30 || twice > n+5 {
+			t.Errorf("%s: got %v allocations for a request of 100 records and %v for one of 200, want at most 30 and 5 more", k.name, n, twice)
+		}
 	}
+}
+
+// plain is a request of 100 records as a service sends them.
+func (k signal) plain() []byte {
+	switch k.name {
+	case "logs":
+		return must((&plog.ProtoMarshaler{}).MarshalLogs(logBatch(150)))
+	case "metrics":
+		batch := pmetric.NewMetrics()
+		points := batch.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptyHistogram().DataPoints()
+		for i := range 100 {
+			p := points.AppendEmpty()
+			p.SetTimestamp(testTime)
+			p.SetSum(float64(i) / 4)
+			p.BucketCounts().FromRaw([]uint64{1, uint64(i), 3})
+			p.ExplicitBounds().FromRaw([]float64{0.5, 10})
+			p.Attributes().PutStr("http.route", "/api/v1/orders/{id}")
+		}
+		return must((&pmetric.ProtoMarshaler{}).MarshalMetrics(batch))
+	}
+	batch := ptrace.NewTraces()
+	spans := batch.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for range 100 {
+		s := spans.AppendEmpty()
+		s.SetTraceID(testTraceID)
+		s.SetSpanID(testSpanID)
+		s.SetStartTimestamp(testTime)
+		s.SetEndTimestamp(testTime)
+		s.SetFlags(257)
+		s.Events().AppendEmpty().SetName("retry")
+		s.Links().AppendEmpty().SetTraceID(testTraceID)
+		s.Attributes().PutStr("http.route", "/api/v1/orders/{id}")
+	}
+	return must((&ptrace.ProtoMarshaler{}).MarshalTraces(batch))
 }

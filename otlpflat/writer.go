@@ -1,33 +1,28 @@
 package otlpflat
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/hex"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/forebay/forebay/internal/jsontext"
 	"github.com/forebay/forebay/mapping"
 )
 
 // writer visits the members of a record and either writes them all as JSON or seeks the one value of a path. Both use the
-// same calls, so what is written and what is found cannot disagree. A table of fields beside the writing code lost: it
-// describes the record twice.
+// same calls, so the written and the found values cannot disagree. The design that lost is a table of fields next to the
+// writing code. It describes the record twice.
 type writer struct {
 	dst  []byte
 	date dateCache
-	// keys and seen are memory of repeats, pairs of wireAttributes.
+	// keys and seen are memory of repeatedKeys, pairs of attributes.
 	keys  []string
 	pairs []pair
 	seen  map[string]struct{}
 
-	// Seeking: at of the steps of path have been taken. Without steps the next member is wanted, whatever its name.
+	// While seeking, at of the steps of path have been taken. Without steps the next member is wanted, whatever its name.
 	seek  bool
 	path  mapping.FieldPath
 	steps int
@@ -215,7 +210,7 @@ func (w *writer) plain(s string) {
 	}
 }
 
-// appendFloat writes numbers as encoding/json does: with an exponent only where that is shorter.
+// appendFloat writes numbers as encoding/json does, with an exponent only where that is shorter.
 func appendFloat(dst []byte, f float64) []byte {
 	abs := math.Abs(f)
 	if abs < 1<<53 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
@@ -233,129 +228,17 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-func (w *writer) bytes(b pcommon.ByteSlice) {
-	if !w.beginPlain() {
-		return
-	}
-	var chunk [768]byte
-	for i := 0; i < b.Len(); {
-		n := 0
-		for ; n < len(chunk) && i < b.Len(); n++ {
-			chunk[n] = b.At(i)
-			i++
-		}
-		w.dst = base64.StdEncoding.AppendEncode(w.dst, chunk[:n])
-	}
-	w.endPlain()
-}
-
-func (w *writer) time(t pcommon.Timestamp) {
+func (w *writer) time(t uint64) {
 	if w.beginPlain() {
 		if t != 0 {
-			w.dst = w.date.appendTime(w.dst, uint64(t))
+			w.dst = w.date.appendTime(w.dst, t)
 		}
 		w.endPlain()
 	}
 }
 
-// value is a value of pdata, or an encoded one.
-type value struct {
-	pdata  pcommon.Value
-	wire   string
-	isWire bool
-}
-
-func (w *writer) value(v value) {
-	if v.isWire {
-		w.wireValue(v.wire)
-	} else {
-		w.pdataValue(v.pdata)
-	}
-}
-
-func (w *writer) pdataValue(v pcommon.Value) {
-	switch v.Type() {
-	case pcommon.ValueTypeStr:
-		w.text(v.Str())
-	case pcommon.ValueTypeInt:
-		w.int(v.Int())
-	case pcommon.ValueTypeBool:
-		w.bool(v.Bool())
-	case pcommon.ValueTypeDouble:
-		w.float(v.Double())
-	case pcommon.ValueTypeMap:
-		w.pdataMap(v.Map())
-	case pcommon.ValueTypeSlice:
-		array(w, v.Slice(), (*writer).pdataValue)
-	case pcommon.ValueTypeBytes:
-		w.bytes(v.Bytes())
-	default:
-		w.null()
-	}
-}
-
-// attributes are a map of pdata or, with a tag, the fields with it of an encoded message.
-type attributes struct {
-	pdata pcommon.Map
-	wire  string
-	tag   byte
-}
-
-func (a attributes) empty() bool {
-	if a.tag != 0 {
-		return wireCount(a.wire, a.tag) == 0
-	}
-	return a.pdata.Len() == 0
-}
-
-func (w *writer) attributes(a attributes) {
-	if a.tag != 0 {
-		w.wireAttributes(a.wire, a.tag)
-	} else {
-		w.pdataMap(a.pdata)
-	}
-}
-
-// pdataMap writes a map as an object, in its order. Of equal keys the last is written.
-func (w *writer) pdataMap(m pcommon.Map) {
-	c := w.open('{')
-	if w.seek {
-		if v, ok := find(m, w.want); ok {
-			w.pdataValue(v)
-		}
-	} else {
-		repeats := w.repeats(m)
-		comma, i := false, -1
-		for k, v := range m.All() {
-			if i++; repeats != nil && repeats[i] {
-				continue
-			}
-			if comma {
-				w.dst = append(w.dst, ',')
-			}
-			comma = true
-			w.dst = jsontext.AppendString(w.dst, k, false)
-			w.dst = append(w.dst, ':')
-			w.pdataValue(v)
-		}
-	}
-	w.close(c, '}')
-}
-
-// repeats marks the members of m that a later one with the same written key replaces. It returns nil if there are none, as
-// for everything that SDKs send.
-func (w *writer) repeats(m pcommon.Map) []bool {
-	if m.Len() < 2 {
-		return nil
-	}
-	w.keys = w.keys[:0]
-	for k := range m.All() {
-		w.keys = append(w.keys, k)
-	}
-	return w.repeatedKeys()
-}
-
-// repeatedKeys is repeats for w.keys.
+// repeatedKeys marks the elements of w.keys that a later element with the same written key replaces. It returns nil if there are none, as for
+// everything that SDKs send.
 func (w *writer) repeatedKeys() []bool {
 	if len(w.keys) < 2 {
 		return nil
@@ -405,16 +288,6 @@ func (w *writer) distinct() bool {
 	return len(w.seen) == len(w.keys)
 }
 
-// find returns the last value whose key is written as want.
-func find(m pcommon.Map, want string) (found pcommon.Value, ok bool) {
-	for k, v := range m.All() {
-		if isKey(k, want) {
-			found, ok = v, true
-		}
-	}
-	return found, ok
-}
-
 // isKey reports whether a key is written as want.
 func isKey(key, want string) bool {
 	return key == want || !utf8.ValidString(key) && strings.Contains(want, replacement) && string([]rune(key)) == want
@@ -422,25 +295,6 @@ func isKey(key, want string) bool {
 
 // replacement replaces each byte that is not UTF-8.
 const replacement = string(utf8.RuneError)
-
-// list is a slice of pdata.
-type list[T any] interface {
-	Len() int
-	At(i int) T
-}
-
-// array writes the wanted elements of a list.
-func array[T any, L list[T]](w *writer, values L, write func(*writer, T)) {
-	c := w.open('[')
-	from, to := w.elements(values.Len())
-	for i := from; i < to; i++ {
-		if !w.seek && i > 0 {
-			w.dst = append(w.dst, ',')
-		}
-		write(w, values.At(i))
-	}
-	w.close(c, ']')
-}
 
 // The following write a member of the current object, if it is wanted.
 
@@ -450,7 +304,7 @@ func (w *writer) memberText(key, s string) {
 	}
 }
 
-func (w *writer) memberTime(key string, t pcommon.Timestamp) {
+func (w *writer) memberTime(key string, t uint64) {
 	if w.member(key) {
 		w.time(t)
 	}
@@ -462,44 +316,37 @@ func (w *writer) memberUint(key string, u uint64) {
 	}
 }
 
-func (w *writer) memberFloat(key string, f float64) {
+func (w *writer) memberAttributes(key string, f fields) {
 	if w.member(key) {
-		w.float(f)
-	}
-}
-
-func (w *writer) memberAttributes(key string, a attributes) {
-	if w.member(key) {
-		w.attributes(a)
-	}
-}
-
-func (w *writer) memberMap(key string, m pcommon.Map) {
-	if w.member(key) {
-		w.pdataMap(m)
+		w.attributes(f)
 	}
 }
 
 // memberID writes a trace or span id.
-func (w *writer) memberID(key string, id []byte) {
+func (w *writer) memberID(key, id string) {
 	if w.member(key) && w.beginPlain() {
 		if !isZero(id) {
-			w.dst = hex.AppendEncode(w.dst, id)
+			for i := range len(id) {
+				w.dst = append(w.dst, hexDigits[id[i]>>4], hexDigits[id[i]&15])
+			}
 		}
 		w.endPlain()
 	}
 }
 
 // optionalID is memberID without a member for an id that is not set.
-func (w *writer) optionalID(key string, id []byte) {
+func (w *writer) optionalID(key, id string) {
 	if !isZero(id) {
 		w.memberID(key, id)
 	}
 }
 
-func isZero(id []byte) bool { return bytes.Equal(id, zeros[:len(id)]) }
+func isZero(id string) bool { return id == zeros[:len(id)] }
 
-var zeros [16]byte
+const (
+	hexDigits = "0123456789abcdef"
+	zeros     = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+)
 
 // optionalText is memberText without a member for the empty text.
 func (w *writer) optionalText(key, s string) {

@@ -31,7 +31,7 @@ func failed[V any](err error) iter.Seq2[V, error] {
 	}
 }
 
-// list is the sequence of an answer that is one array. Its items are decoded one by one.
+// list is the sequence of a response that is one array. Its items are decoded one by one.
 func list[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error] {
 	return func(yield func(V, error) bool) {
 		if _, _, err := page(ctx, c, r, yield); err != nil {
@@ -66,7 +66,7 @@ func pages[V any](ctx context.Context, c *Client, r request) iter.Seq2[V, error]
 	}
 }
 
-// page yields the items of one answer. It returns their number and whether the loop continues.
+// page yields the items of one response. It returns their number and whether the loop continues.
 func page[V any](ctx context.Context, c *Client, r request, yield func(V, error) bool) (n int, more bool, err error) {
 	r.method = http.MethodGet
 	resp, _, err := c.open(ctx, r)
@@ -75,7 +75,7 @@ func page[V any](ctx context.Context, c *Client, r request, yield func(V, error)
 	}
 	defer drain(resp.Body)
 	fail := func(err error) (int, bool, error) {
-		return n, false, fmt.Errorf("storage api: %s %s: read answer: %w", r.method, r.path, err)
+		return n, false, fmt.Errorf("storage api: %s %s: read response: %w", r.method, r.path, err)
 	}
 	dec := json.NewDecoder(resp.Body)
 	if token, err := dec.Token(); err != nil {

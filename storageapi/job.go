@@ -22,7 +22,7 @@ const (
 	JobFailed     = "error"
 )
 
-// Job is an operation of the Storage API that runs after its call was answered.
+// Job is an operation of the Storage API that runs after its call has returned.
 type Job struct {
 	// ID is unique in the stack.
 	ID IntID `json:"id"`
@@ -32,7 +32,7 @@ type Job struct {
 	URL string `json:"url"`
 	// TableID is the table that the job works on, or nil.
 	TableID *string `json:"tableId"`
-	// OperationName says what is done, such as "tableImport", and OperationParams with what.
+	// OperationName is the operation, such as "tableImport", and OperationParams are its parameters.
 	OperationName   string          `json:"operationName"`
 	OperationParams json.RawMessage `json:"operationParams"`
 	// CreatedTime, StartTime and EndTime are zero until they are reached.
@@ -61,11 +61,11 @@ type JobToken struct {
 
 // JobMetrics are the bytes that a job has read and written.
 type JobMetrics struct {
-	// InCompressed and InBytes are about what was read, InBytesUncompressed is its size without compression.
+	// InCompressed and InBytes describe the input, InBytesUncompressed is its size without compression.
 	InCompressed        bool  `json:"inCompressed"`
 	InBytes             int64 `json:"inBytes"`
 	InBytesUncompressed int64 `json:"inBytesUncompressed"`
-	// OutCompressed, OutBytes and OutBytesUncompressed are the same about what was written.
+	// OutCompressed, OutBytes and OutBytesUncompressed are the same for the output.
 	OutCompressed        bool  `json:"outCompressed"`
 	OutBytes             int64 `json:"outBytes"`
 	OutBytesUncompressed int64 `json:"outBytesUncompressed"`
@@ -117,7 +117,7 @@ func (c *Client) Job(ctx context.Context, id IntID) (*Job, error) {
 	return fetch[Job](ctx, c, get(path("jobs", id.String())))
 }
 
-// JobQuery selects storage jobs; empty fields select all.
+// JobQuery selects storage jobs. Empty fields select all.
 type JobQuery struct {
 	// Status and ExcludedStatus are states.
 	Status, ExcludedStatus []string
@@ -134,7 +134,7 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[Job, error] {
 	return pages[Job](ctx, c, request{path: path("jobs"), query: query})
 }
 
-// WaitForJob polls a storage job until it has ended. A failed job is a [*JobError]. ctx bounds the wait; the job continues after
+// WaitForJob polls a storage job until it has ended. A failed job is a [*JobError]. ctx bounds the wait. The job continues after
 // its end.
 func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
 	job, err := poll(ctx, pollFirst, pollMax, func() (*Job, bool, error) {
@@ -173,7 +173,7 @@ const (
 	pollMax   = 3 * time.Second
 )
 
-// start makes a call that is answered by a job. If the server did the work at once, the job is nil and the answer is in out.
+// start makes a call that returns a job. If the server did the work at once, the job is nil and the response is in out.
 func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
 	var raw json.RawMessage
 	retried, err := c.do(ctx, r, &raw)
@@ -196,12 +196,12 @@ func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return nil, fmt.Errorf("storage api: %s %s: read answer: %w", r.method, r.path, err)
+		return nil, fmt.Errorf("storage api: %s %s: read response: %w", r.method, r.path, err)
 	}
 	return nil, nil
 }
 
-// fetchResults makes a call that is answered by a job, waits for it, and returns its decoded results.
+// fetchResults makes a call that returns a job, waits for it, and returns its decoded results.
 func fetchResults[T any](ctx context.Context, c *Client, r request) (*T, error) {
 	var out T
 	if err := c.job(ctx, r, &out); err != nil {
@@ -210,7 +210,7 @@ func fetchResults[T any](ctx context.Context, c *Client, r request) (*T, error) 
 	return &out, nil
 }
 
-// job makes a call that is answered by a job, waits for it, and decodes its results into out unless that is nil.
+// job makes a call that returns a job, waits for it, and decodes its results into out unless that is nil.
 func (c *Client) job(ctx context.Context, r request, out any) error {
 	job, err := c.start(ctx, r, out)
 	if err != nil || job == nil {

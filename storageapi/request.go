@@ -85,10 +85,10 @@ func (c *Client) scoped(elements ...string) string {
 
 const versionPath = "/v2/storage"
 
-// maxErrorBody bounds what is read of an error answer.
+// maxErrorBody bounds the bytes read of an error response.
 const maxErrorBody = 1 << 20
 
-// do makes a call, with repetitions, and decodes the answer into out unless that is nil. retried reports that an earlier
+// do makes a call, with repetitions, and decodes the response into out unless that is nil. retried reports that an earlier
 // attempt may have had its effect.
 func (c *Client) do(ctx context.Context, r request, out any) (retried bool, err error) {
 	resp, retried, err := c.open(ctx, r)
@@ -101,7 +101,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (retried bool, err 
 	}
 	dec := json.NewDecoder(resp.Body)
 	if err := dec.Decode(out); err != nil {
-		return retried, fmt.Errorf("storage api: %s %s: read answer: %w", r.method, r.path, err)
+		return retried, fmt.Errorf("storage api: %s %s: read response: %w", r.method, r.path, err)
 	}
 	return retried, nil
 }
@@ -112,7 +112,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	return err
 }
 
-// fetch makes a call and returns its decoded answer.
+// fetch makes a call and returns its decoded response.
 func fetch[T any](ctx context.Context, c *Client, r request) (*T, error) {
 	var out T
 	if err := c.call(ctx, r, &out); err != nil {
@@ -121,7 +121,7 @@ func fetch[T any](ctx context.Context, c *Client, r request) (*T, error) {
 	return &out, nil
 }
 
-// create is fetch for an object whose id the caller may have chosen. With an id the call can be repeated: read then returns what
+// create is fetch for an object whose id the caller may have chosen. With an id the call can be repeated. Then read returns what
 // an earlier attempt has made, or nil.
 func create[T any](ctx context.Context, c *Client, r request, id string, read func() (*T, error)) (*T, error) {
 	if id != "" {
@@ -155,7 +155,7 @@ func (c *Client) setNotes(ctx context.Context, path, provider string, notes []Ke
 	return *out, nil
 }
 
-// body makes a call whose answer is not JSON. The caller closes it.
+// body makes a call whose response is not JSON. The caller closes it.
 func (c *Client) body(ctx context.Context, r request) (io.ReadCloser, error) {
 	resp, _, err := c.open(ctx, r)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *Client) body(ctx context.Context, r request) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// open makes a call, with repetitions, and returns the successful answer, whose body the caller closes.
+// open makes a call, with repetitions, and returns the successful response, whose body the caller closes.
 func (c *Client) open(ctx context.Context, r request) (resp *http.Response, retried bool, err error) {
 	var body []byte
 	if form, ok := r.body.(url.Values); ok {
@@ -195,7 +195,7 @@ func (c *Client) open(ctx context.Context, r request) (resp *http.Response, retr
 type fault uint8
 
 const (
-	faultFinal   fault = iota // success, or an answer that a repetition would get again
+	faultFinal   fault = iota // success, or a response that a repetition would get again
 	faultRefused              // the server has not begun the call
 	faultUnknown              // the server may have done the call
 )
@@ -246,7 +246,7 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte) (*http.Res
 	return nil, statusFault(e), e
 }
 
-// withoutURL takes the address out of an error of net/http: its query may be a signature.
+// withoutURL takes the address out of an error of net/http, because its query may be a signature.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -254,7 +254,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// drain reads what is left of a body, within reason, so that the connection can be used again, and closes it.
+// drain reads the rest of a body, within reason, so that the connection can be used again, and closes it.
 func drain(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 64<<10)
 	body.Close()

@@ -32,7 +32,7 @@ import (
 
 const webSecret = "correct-horse-battery-staple"
 
-// service is a real engine in memory behind a real server.
+// service is a real engine in memory with a real server.
 type service struct {
 	t   *testing.T
 	eng *forebay.Engine
@@ -66,7 +66,7 @@ func newService(t *testing.T, tune func(*forebay.Options), sources ...forebay.So
 	return &service{t, eng, mem, srv.URL}
 }
 
-// post sends a body to a source with its secret and returns the status, the headers and the body of the answer.
+// post sends a body to a source with its secret and returns the status, the headers and the body of the response.
 func (s *service) post(source, contentType, body string) (int, http.Header, string) {
 	s.t.Helper()
 	resp, err := http.Post(s.url+"/stream/1/"+source+"/"+webSecret, contentType, strings.NewReader(body))
@@ -82,7 +82,7 @@ func (s *service) post(source, contentType, body string) (int, http.Header, stri
 	return resp.StatusCode, resp.Header, string(b)
 }
 
-// rows returns what is in the table of a sink once everything accepted so far is there.
+// rows returns the rows in the table of a sink once everything accepted so far is there.
 func (s *service) rows(source string) [][]string {
 	s.t.Helper()
 	if err := s.eng.Flush(s.t.Context(), source); err != nil {
@@ -145,7 +145,7 @@ func TestUnparsableBodiesAreStoredUnaltered(t *testing.T) {
 	}
 }
 
-// A sink that looks into the body refuses what it cannot read; the other sink of the source keeps it.
+// A sink that looks into the body refuses unreadable bodies. The other sink of the source keeps them.
 func TestRejections(t *testing.T) {
 	def := source("web", mapping.Body("body"))
 	def.Sinks = append(def.Sinks, forebay.Sink{ID: "fields", Table: forebay.Table{
@@ -282,7 +282,7 @@ func TestClosedEngine(t *testing.T) {
 	}
 }
 
-// A full disk refuses events until staging takes rows again; what was acknowledged before is all there.
+// A full disk refuses events until staging accepts rows again. All rows acknowledged before are there.
 func TestOverload(t *testing.T) {
 	release := make(chan struct{})
 	s := newService(t, func(o *forebay.Options) {
@@ -386,13 +386,13 @@ func TestFailingDisk(t *testing.T) {
 	for _, row := range s.rows("web") {
 		got[row[0]] = true
 	}
-	delete(got, "during") // unknown, as the answer said
+	delete(got, "during") // unknown, as the response said
 	if !maps.Equal(got, want) {
 		t.Errorf("rows are %v, want %v", got, want)
 	}
 }
 
-// Many clients at once, over shared buffers: every row must hold its own request and no other's.
+// Many clients at once, over shared buffers. Every row must hold its own request and no other's.
 func TestConcurrentRequestsDoNotMix(t *testing.T) {
 	s := newService(t, nil, source("web", mapping.Path("n", "n"), mapping.Template("h", `Header("X-N")`, mapping.RawString()), mapping.Body("body")))
 	const clients, each = 16, 50
@@ -478,12 +478,17 @@ func ExampleIngest() {
 }
 
 func ExampleServer() {
-	var eng *forebay.Engine // from forebay.Open
+	mem := buffertest.NewMemory()
+	eng, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
+	if err != nil {
+		panic(err)
+	}
+	defer eng.Close()
 
 	srv := stream.Server("127.0.0.1:8080", stream.Ingest(eng, stream.Options{}))
 	stop, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := srv.Shutdown(stop); err != nil { // answers the requests in progress; then close the engine
+	if err := srv.Shutdown(stop); err != nil { // responds to the requests in progress. The engine is closed after it.
 		fmt.Println(err)
 	}
 	fmt.Println(srv.ReadHeaderTimeout)

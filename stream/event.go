@@ -9,11 +9,12 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/callkey"
+	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
-// serveEvent stores the event or events of a request and answers it, or returns the error to answer it with.
+// serveEvent stores the event or events of a request and responds, or returns the error to respond with.
 func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID string, target endpoint, src forebay.Source) *wire.Error {
 	q := h.requests.Get().(*request)
 	mem := &memory{h, q}
@@ -29,6 +30,9 @@ func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID s
 	q.rec.Received = time.Now()
 
 	ctx := h.deadlines.From(q.rec.Received)
+	if h.traced {
+		ctx = tracecontext.Of(ctx, r.Context(), r.Header.Values)
+	}
 	a := answer{h: h, w: w, r: r, requestID: requestID, source: src.ID}
 	if src.Split == forebay.SplitNone && len(r.Header[callkey.Header]) == 0 {
 		res, err := h.eng.Ingest(ctx, src.ID, &q.rec, mem)
@@ -65,7 +69,7 @@ func (q *request) cut(split forebay.Split) ([]*mapping.Record, *wire.Error) {
 var splits = [...]forebay.Split{forebay.SplitNone, forebay.SplitArray, forebay.SplitLines}
 
 // store stores the events of a request with one durable wait. With a key it stores only the events that earlier requests with the key have not
-// stored. It returns the split of the body: the split of the source, or the split of the first request with the key.
+// stored. It returns the split of the body, which is the split of the source, or the split of the first request with the key.
 func (h *handler) store(
 	ctx context.Context, q *request, values []string, src forebay.Source,
 ) ([]forebay.Result, forebay.Split, *wire.Error, error) {

@@ -16,7 +16,7 @@ import (
 
 // fakeEngine gives every outcome that an engine can have. The real one is tested in package stream_test.
 type fakeEngine struct {
-	engine  // nil: it takes no telemetry
+	engine  // nil: it accepts no telemetry
 	sources map[string]forebay.Source
 	ingest  func(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
 }
@@ -46,7 +46,7 @@ func (f *fakeEngine) IngestBatch(ctx context.Context, source string, recs []*map
 	return results, nil
 }
 
-// IngestOnce knows no key: what keys do is tested with the real engine.
+// IngestOnce knows no key. What keys do is tested with the real engine.
 func (f *fakeEngine) IngestOnce(
 	ctx context.Context, source string, _ forebay.Once, recs []*mapping.Record,
 ) ([]forebay.Result, error) {
@@ -56,6 +56,9 @@ func (f *fakeEngine) IngestOnce(
 func (f *fakeEngine) Receipts(context.Context, string, string) ([]forebay.Receipt, error) {
 	return nil, nil
 }
+
+// Tracing does nothing. Spans are tested with the real engine.
+func (f *fakeEngine) Options() forebay.Options { return forebay.Options{} }
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL"
 
@@ -96,7 +99,7 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// checkAnswer checks what holds for every answer.
+// checkAnswer checks the properties of every response.
 func checkAnswer(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	if id := w.Header().Get("X-Request-Id"); len(id) != 15 {

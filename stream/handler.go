@@ -16,12 +16,12 @@ import (
 )
 
 // Ingest returns the handler that receives events and telemetry for the sources of eng. The package documentation has its
-// paths and its responses. It answers every request, those to other paths with an error, and can be
-// mounted below a prefix with [http.StripPrefix]. Close the engine after the last request is answered; if it is closed
+// paths and its responses. It responds to every request, with an error for other paths, and can be
+// mounted below a prefix with [http.StripPrefix]. Close the engine after the last response is sent. If it is closed
 // earlier, requests get 503.
 //
-// Give it to the server directly, or dispatch by path in a handler of your own. Do not put an [http.ServeMux] in front of
-// it: a mux redirects every path with "//" or "/../" to the cleaned path, and so writes the secret into a Location header,
+// Give it to the server directly, or dispatch by path in your own handler. Do not put an [http.ServeMux] in front of
+// it. A mux redirects every path with "//" or "/../" to the cleaned path, and so writes the secret into a Location header,
 // where proxies and browsers log it.
 //
 // It panics if opts.Validate reports an error. Call Validate first on options that a user of your program can set.
@@ -29,12 +29,12 @@ import (
 // # Repeated requests
 //
 // A client that never repeats a request gets at-most-once. A client that repeats one after a 5xx, a timeout or a lost
-// connection gets at-least-once: sinks that had the row have it twice.
+// connection gets at-least-once. Sinks that had the row have it twice.
 //
-// With an Idempotency-Key, 1 to 255 bytes that name the request, a repeating client gets exactly once. Only what is missing
-// is stored, and the answer is the first request's. If nothing was missing, it has the header Idempotent-Replayed: true. The
+// With an Idempotency-Key, 1 to 255 bytes that name the request, a repeating client gets exactly once. Only missing rows
+// are stored, and the response is the first request's. If nothing was missing, it has the header Idempotent-Replayed: true. The
 // key is stored in one batch with the rows, so this also holds after a crash and when the outcome was unknown. Keys are kept
-// for 24 h, within bounds: see KeyRetention, MaxKeys and MaxKeyBytes of buffer.Tuning. Concurrent requests with one key take
+// for 24 h, within bounds. See KeyRetention, MaxKeys and MaxKeyBytes of buffer.Tuning. Concurrent requests with one key take
 // turns. A request that stored nothing leaves no key.
 //
 // A key belongs to its source. It stays valid if the secret, the mapping or the sinks change after the first request. If the source now
@@ -76,7 +76,7 @@ import (
 // # Telemetry
 //
 // A batch is stored by all sinks of its signal or by none, with one durable wait. A batch with more than 16 MiB of rows is
-// stored in portions, and some of them may be stored when the answer is 503:
+// stored in portions, and some of them may be stored when the response is 503:
 //
 //	200  every record is stored in every sink that did not reject it. A partial success counts the records that some sink
 //	     can never store, with the first reason, or all records if no enabled sink takes the signal: they were dropped
@@ -106,6 +106,11 @@ import (
 // of them, one later batch with equal bytes is not stored. If either matters, give each batch an Idempotency-Key. Options.BatchWindow switches the
 // comparison off.
 //
+// # Traces
+//
+// If the engine has a tracer, the header traceparent of a request (W3C Trace Context) names the parent of the span of its call. A span in the context of
+// the request, which a middleware has made, comes first. A malformed header is ignored.
+//
 // # Limits of a batch
 //
 // They are above what exporters send by default, because exporters drop a batch that is too large:
@@ -126,6 +131,7 @@ type engine interface {
 	IngestOnce(ctx context.Context, source string, once forebay.Once, recs []*mapping.Record) ([]forebay.Result, error)
 	IngestAtomic(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
 	Receipts(ctx context.Context, source, key string) ([]forebay.Receipt, error)
+	Options() forebay.Options
 }
 
 // submitting releases the memory of a record before it waits for the disk. The next request then reuses memory that is
@@ -144,6 +150,7 @@ func (s submitting) Ingest(ctx context.Context, source string, rec *mapping.Reco
 type handler struct {
 	eng       engine
 	opts      Options
+	traced    bool      // the engine has a tracer
 	requests  sync.Pool // of *request
 	bodies    wire.Bodies
 	deadlines deadline.Shared
@@ -154,7 +161,7 @@ func newHandler(eng engine, opts Options) *handler {
 		panic(err)
 	}
 	opts = opts.withDefaults()
-	h := &handler{eng: eng, opts: opts, bodies: wire.Bodies{Intake: intake.New(opts.MaxBufferedBytes), Names: names}}
+	h := &handler{eng: eng, opts: opts, traced: eng.Options().Tracer != nil, bodies: wire.Bodies{Intake: intake.New(opts.MaxBufferedBytes), Names: names}}
 	h.requests.New = func() any { return &request{header: make(http.Header, 16)} }
 	return h
 }
@@ -165,7 +172,7 @@ type request struct {
 	body   intake.Body
 	events events
 	answer []byte
-	// header and host are what the record gets when headers are hidden from it.
+	// header and host replace those in the record when headers are hidden from it.
 	header http.Header
 	host   [1]string
 }
@@ -193,8 +200,8 @@ func (m *memory) release() {
 	}
 }
 
-// fields returns the headers and the host that mappings see. Without hidden headers they are the request's own;
-// otherwise they are valid until q is reused. An empty Host is a header, too.
+// fields returns the headers and the host that mappings see. Without hidden headers they are the request's own.
+// Otherwise they are valid until q is reused. An empty Host is a header, too.
 func (q *request) fields(r *http.Request, hidden []string) (http.Header, string) {
 	if r.Host != "" && !slices.ContainsFunc(hidden, func(name string) bool { return name == "Host" || r.Header[name] != nil }) {
 		return r.Header, r.Host
@@ -211,7 +218,7 @@ func (q *request) fields(r *http.Request, hidden []string) (http.Header, string)
 // names is the prefix of all errors of this package.
 const names wire.Prefix = "stream.in."
 
-// The answers that do not depend on the content of a request.
+// The responses that do not depend on the content of a request.
 var (
 	routeNotFound = names.Errorf(http.StatusNotFound, "routeNotFound", "Not found. Events are posted to "+
 		"/stream/{projectId}/{sourceId}/{secret}, telemetry to /otlp/{projectId}/{sourceId}/{secret}.")
@@ -223,11 +230,11 @@ var (
 	otlpMethodNotAllowed = names.Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "Telemetry is sent with POST.")
 	badProjectID         = names.Errorf(http.StatusBadRequest, "badRequest", "The project id in the URL is wrong: it must be a positive integer.")
 	badKey               = names.Errorf(http.StatusBadRequest, "badRequest", "The Idempotency-Key must have 1 to 255 characters.")
-	// noSourceFound does not distinguish a wrong secret from an unknown source: that would help in guessing.
+	// noSourceFound does not distinguish a wrong secret from an unknown source, because that would help in guessing.
 	noSourceFound  = names.Errorf(http.StatusNotFound, "noSourceFound", "Unknown source or wrong secret. Use the URL of the source, which its operator can read in the Stream API or the configuration.")
-	disabledSource = names.Errorf(http.StatusNotFound, "disabledSource", "The source is disabled.")
-	// otlpPausedSource is retryable, unlike disabledSource: exporters keep their batches while a source is disabled, and
-	// would drop them after any other answer.
+	disabledSource = names.Errorf(http.StatusNotFound, "disabledSource", "The source is disabled. Ask its operator to enable it, and send the event again.")
+	// otlpPausedSource is retryable, unlike disabledSource. Exporters keep their batches while a source is disabled, and
+	// would drop them after any other response.
 	otlpPausedSource = names.Errorf(http.StatusServiceUnavailable, "disabledSource",
 		"The source is disabled. Send the batch again later.").Retry(otlp.PausedRetryAfter)
 )
@@ -291,7 +298,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, telemetry bool) 
 	}
 	if size := headerBytes(r); size > h.opts.MaxHeaderBytes {
 		return target, src, names.Errorf(http.StatusRequestEntityTooLarge, "headerTooLarge",
-			"The headers have %d bytes, at most %d are allowed.", size, h.opts.MaxHeaderBytes)
+			"The headers have %d bytes, at most %d are allowed. Send fewer or shorter headers.", size, h.opts.MaxHeaderBytes)
 	}
 	if telemetry && target.secret == "" {
 		target.secret = otlp.Bearer(r.Header["Authorization"])
@@ -312,14 +319,14 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, telemetry bool) 
 	return target, src, e
 }
 
-// ingestMethods and the other header values are shared by all answers: nothing writes into them.
+// ingestMethods and the other header values are shared by all responses. Nothing writes into them.
 var (
 	ingestMethods    = []string{"OPTIONS, POST"}
 	anyHeader        = []string{"*"}
 	telemetryHeaders = []string{"Authorization, *"} // the wildcard does not include Authorization
 )
 
-// writePreflight answers the preflight request of a browser.
+// writePreflight responds to the preflight request of a browser.
 func writePreflight(w http.ResponseWriter, telemetry bool) {
 	header := w.Header()
 	header["Allow"] = ingestMethods

@@ -3,6 +3,9 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/forebay/forebay"
@@ -27,11 +30,23 @@ func (ev *events) split(mode forebay.Split, body []byte, rec *mapping.Record) ([
 		e = ev.lines(body, rec)
 	case !json.Valid(body):
 		e = names.Errorf(http.StatusUnprocessableEntity, "unprocessableContent",
-			"The source splits bodies as JSON, and this body is not JSON. Nothing of it was stored.")
+			"The source splits bodies as JSON, and this body is not JSON: %s. Nothing of it was stored. Send a JSON array of events.", notJSON(body))
 	default:
 		e = ev.elements(body, rec)
 	}
 	return ev.records[:ev.n], e
+}
+
+// notJSON says where a body is not JSON.
+func notJSON(body []byte) string {
+	var value json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&value); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Sprintf("it ends after %d bytes, before its value does", len(body))
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(body, &value)); ok {
+		return fmt.Sprintf("it is wrong at byte %d", syntax.Offset-1)
+	}
+	return "it cannot be read"
 }
 
 // add appends one event. It reports false when there are too many.
@@ -73,7 +88,7 @@ func (ev *events) lines(body []byte, rec *mapping.Record) *wire.Error {
 	return nil
 }
 
-// elements cuts a valid JSON array; another value is one event.
+// elements cuts a valid JSON array. Another value is one event.
 func (ev *events) elements(body []byte, rec *mapping.Record) *wire.Error {
 	body = bytes.TrimSpace(body)
 	if body[0] != '[' {

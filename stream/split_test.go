@@ -64,7 +64,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// FuzzSplitArray compares the elements with the ones of the standard decoder.
+// FuzzSplitArray compares the elements with the elements of the standard decoder.
 func FuzzSplitArray(tf *testing.F) {
 	f := fuzztest.New(tf)
 	f.Add(`[{"a":"b,]"},[1,2],"\\\"",null]`)
@@ -86,4 +86,17 @@ func FuzzSplitArray(tf *testing.F) {
 			}
 		}
 	})
+}
+
+// A body that is not JSON is refused with the byte of the fault and with what to send.
+func TestSplitSaysWhereABodyIsNotJSON(t *testing.T) {
+	for body, want := range map[string]string{
+		"": "ends after 0 bytes", "[1, 2": "ends after 5 bytes", `["a`: "ends after 3 bytes", "[1,}": "wrong at byte 3", "x": "wrong at byte 0", "[1] x": "wrong at byte 4", "[tru]": "wrong at byte 4",
+	} {
+		var ev events
+		_, e := ev.split(forebay.SplitArray, []byte(body), &mapping.Record{})
+		if e == nil || e.Status != 422 || !strings.Contains(e.Message, want) || !strings.HasSuffix(e.Message, "Send a JSON array of events.") {
+			t.Errorf("%q: %v, want %q", body, e, want)
+		}
+	}
 }

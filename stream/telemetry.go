@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/otlp"
+	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
@@ -34,8 +35,8 @@ func (h *handler) sourceOf(secret string) (forebay.Source, *wire.Error) {
 	return src, nil
 }
 
-// serveTelemetry stores an export request and answers it, as the specification of OTLP says, or returns the error to
-// answer it with.
+// serveTelemetry stores an export request and responds, as the specification of OTLP says, or returns the error to
+// respond with.
 func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id string, target endpoint, src forebay.Source) *wire.Error {
 	enc, ok := otlpEncoding(r.Header)
 	if !ok {
@@ -89,6 +90,9 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id stri
 	}
 	request.Header, request.Host = q.fields(r, h.opts.hiddenFromTelemetry)
 	ctx := h.deadlines.From(request.Received)
+	if h.traced {
+		ctx = tracecontext.Of(ctx, r.Context(), r.Header.Values)
+	}
 	once, err := otlp.Once(&otlp.Request{
 		Signal: signal, Encoding: enc, Keys: r.Header[callkey.Header],
 		Header: request.Header, Sum: sum, Received: request.Received, Window: h.opts.BatchWindow,
@@ -97,7 +101,7 @@ func (h *handler) serveTelemetry(w http.ResponseWriter, r *http.Request, id stri
 		return badKey
 	}
 	records := otlp.Records(&q.rec, docs, request)
-	// The turn of the batch lasts until the response is written: see [otlp.Once].
+	// The turn of the batch lasts until the response is written. See [otlp.Once].
 	var turn forebay.Turn
 	defer turn.End(false)
 	if otlp.Nameless(once) {
@@ -154,8 +158,8 @@ const protobufType = "application/x-protobuf"
 
 var otlpTypes = [...][]string{otlp.Protobuf: {protobufType}, otlp.JSON: {"application/json"}}
 
-// otlpEncoding reads the Content-Type of a request. It returns JSON and false for an unsupported one: errors are then
-// answered in JSON.
+// otlpEncoding reads the Content-Type of a request. It returns JSON and false for an unsupported one. Errors are then
+// written in JSON.
 func otlpEncoding(header http.Header) (otlp.Encoding, bool) {
 	contentType := header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
@@ -172,7 +176,7 @@ func otlpEncoding(header http.Header) (otlp.Encoding, bool) {
 	return otlp.JSON, false
 }
 
-// writeTelemetryError answers with a google.rpc.Status in the encoding of the request. Exporters repeat a batch after 503
+// writeTelemetryError responds with a google.rpc.Status in the encoding of the request. Exporters repeat a batch after 503
 // but, unlike other clients, neither after 408 nor after 500, so every failure that a retry can cure becomes a 503.
 func (h *handler) writeTelemetryError(w http.ResponseWriter, r *http.Request, requestID string, e *wire.Error) {
 	if e.Status == http.StatusRequestTimeout || e.Status >= http.StatusInternalServerError {

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// ArchiveTarget is an archive of raw records, as an engine uses it: forebay.Archive.
+// ArchiveTarget is an archive of raw records, as an engine uses it (forebay.Archive).
 type ArchiveTarget interface {
 	driver.Target
 	// Objects and Open are as in forebay.Archive.
@@ -24,13 +24,20 @@ type ArchiveTarget interface {
 	Open(ctx context.Context, source, object string) (io.ReadCloser, error)
 }
 
-// archiveEraser is an archive that can be erased, as an engine uses it: forebay.ArchiveEraser.
+// archiveEraser is an archive that can be erased, as an engine uses it (forebay.ArchiveEraser).
 type archiveEraser interface {
 	ArchiveTarget
 	Erase(ctx context.Context, archive string) error
 }
 
-// ArchiveHarness gives the suite of [Archive] what it needs.
+// archiveReplacer is an archive whose objects can be replaced, as an engine uses it (forebay.ArchiveReplacer).
+type archiveReplacer interface {
+	ArchiveTarget
+	Archives(ctx context.Context) ([]string, error)
+	Replace(ctx context.Context, archive, object string, rows io.Reader) error
+}
+
+// ArchiveHarness provides the parts that the suite of [Archive] needs.
 type ArchiveHarness struct {
 	// Open returns an archive without objects and registers cleanup with t.Cleanup. If keepFor is not 0, its Compact removes
 	// the objects of an hour when that time has passed since its end.
@@ -74,6 +81,7 @@ var archiveChecks = []archiveCheck{
 	{"Retention", archiveKeeps, archiveRetention},
 	{"NoRetention", 0, archiveNoRetention},
 	{"Erase", 0, archiveErase},
+	{"Replace", 0, archiveReplace},
 }
 
 // archiveBench is one archive under test.
@@ -91,7 +99,7 @@ func archiveTable() driver.Table {
 	}}
 }
 
-// archiveHour is an hour with one behind it that begins another day, and with it another month and year.
+// archiveHour is an hour whose next hour begins another day, and with it another month and year.
 var archiveHour = time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC)
 
 const archiveTime = "2006-01-02T15:04:05.000000Z"
@@ -158,7 +166,8 @@ func (b *archiveBench) mustOpen(object string) [][]string {
 	return rows[1:]
 }
 
-// expectAll demands that the archive has the rows of the files, each once, and those of one object and one file in their order.
+// expectAll demands that the archive has the rows of the files, each once, and the rows of one object and one file in their
+// order.
 func (b *archiveBench) expectAll(files ...*testFile) {
 	b.t.Helper()
 	var got [][]string
@@ -212,7 +221,7 @@ func archiveRows(_ tb, b *archiveBench) {
 	b.expectAll(f, second)
 }
 
-// archiveRanges lists the objects of time ranges. More objects than necessary are no fault; missing ones are, and objects of far hours.
+// archiveRanges lists the objects of time ranges. More objects than necessary are no fault, but missing ones are, and so are objects of far hours.
 func archiveRanges(t tb, b *archiveBench) {
 	at := func(hours int) time.Time { return archiveHour.Add(time.Duration(hours) * time.Hour) }
 	var files []*testFile
@@ -251,7 +260,7 @@ func archiveRanges(t tb, b *archiveBench) {
 	}
 }
 
-// archiveManyHours imports a file whose callers gave the records times of their own.
+// archiveManyHours imports a file whose callers set the times of the records.
 func archiveManyHours(_ tb, b *archiveBench) {
 	const hours = 50
 	var times []time.Time

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/forebay/forebay/buffer/dir"
@@ -26,7 +28,17 @@ type brokenArchive struct {
 	open    func(ctx context.Context, a brokenArchive, source, object string) (io.ReadCloser, error)
 	compact func(ctx context.Context, a brokenArchive, t driver.Table) error
 	erase   func(ctx context.Context, a brokenArchive, archive string) error
+	replace func(ctx context.Context, a brokenArchive, archive, object string, rows io.Reader) error
 }
+
+func (a brokenArchive) Replace(ctx context.Context, archive, object string, rows io.Reader) error {
+	if a.replace != nil {
+		return a.replace(ctx, a, archive, object, rows)
+	}
+	return a.ArchiveDir.Replace(ctx, archive, object, rows)
+}
+
+var errEnough = errors.New("enough")
 
 func (a brokenArchive) Erase(ctx context.Context, archive string) error {
 	if a.erase != nil {
@@ -188,6 +200,32 @@ func TestBrokenArchiveIsCaught(t *testing.T) {
 			}
 			return nil
 		}}},
+		"half an object is replaced": {"Replace", brokenArchive{replace: func(ctx context.Context, a brokenArchive, archive, object string, rows io.Reader) error {
+			some, failed := io.ReadAll(rows)
+			return errors.Join(a.ArchiveDir.Replace(ctx, archive, object, bytes.NewReader(some)), failed)
+		}}},
+		"a replaced object keeps its rows": {"Replace", brokenArchive{replace: func(ctx context.Context, a brokenArchive, archive, object string, rows io.Reader) error {
+			err := a.ArchiveDir.Replace(ctx, archive, object, iotest.ErrReader(errEnough))
+			if errors.Is(err, errEnough) {
+				_, err = io.Copy(io.Discard, rows)
+			}
+			return err
+		}}},
+		"an absent object is made": {"Replace", brokenArchive{replace: func(ctx context.Context, a brokenArchive, archive, object string, rows io.Reader) error {
+			err := a.ArchiveDir.Replace(ctx, archive, object, rows)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = errors.Join(err, os.WriteFile(filepath.Join(a.root, archive, filepath.FromSlash(object)), nil, 0o600))
+			}
+			return err
+		}}},
+		"an object is replaced under another name": {"Replace", brokenArchive{replace: func(ctx context.Context, a brokenArchive, archive, object string, rows io.Reader) error {
+			err := a.ArchiveDir.Replace(ctx, archive, object, rows)
+			if err == nil {
+				path := filepath.Join(a.root, archive, filepath.FromSlash(object))
+				err = os.Rename(path, strings.Replace(path, "file", "new-file", 1))
+			}
+			return err
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if failed := failedArchive(t, tc.caughtBy, tc.archive); len(failed) != 1 {
@@ -225,7 +263,7 @@ func half(ctx context.Context, a brokenArchive, f *driver.File) error {
 	return errInjected
 }
 
-// failedArchive runs the checks of that name, or all if it is empty, and returns those that fail.
+// failedArchive runs the checks of that name, or all if it is empty, and returns the names of the failed checks.
 func failedArchive(t *testing.T, name string, archive brokenArchive) (failed []string) {
 	for _, c := range archiveChecks {
 		if name != "" && c.name != name {

@@ -25,10 +25,11 @@ type Process struct {
 
 // Kills kills a process that imports, at one of four moments in turn: when it has imported the file, when it has ended an attempt while this
 // process made the next one, at a random moment, and while it reads a file and this process makes the next attempt. After each kill the same
-// file is imported again, and the table must contain each row once.
+// file is imported again, and the table must contain each row once. If the target is a [driver.ManyImporter], the process imports files of two
+// tables with one call at every second round of the moments.
 //
 // The environment variable FOREBAY_KILLS says how often it kills. It plays each moment at least once, and nothing with -short. FOREBAY_SEED
-// fixes the random moments: a failed test prints the command that repeats it. The harness needs Process. The second process is the test binary
+// fixes the random moments. A failed test prints the command that repeats it. The harness needs Process. The second process is the test binary
 // with the calling test alone, in which Kills does not return:
 //
 //	func TestKills(t *testing.T) { buffertest.Kills(t, harness) }
@@ -44,17 +45,24 @@ func Kills(t *testing.T, h TargetHarness) {
 		t.Skip("it starts processes")
 	}
 	kills := max(killtest.Count(t), moments)
-	t.Logf("%d kills", kills)
 	k := killer{bench: h.bench(t), rng: seedtest.Rand(t), place: h.Process.Place(t), test: t.Name()}
 	k.mustEnsure(eventsTable())
-	var all []*testFile
+	if _, k.many = k.Target.(driver.ManyImporter); k.many {
+		k.mustEnsure(otherTable())
+		kills = max(kills, 2*moments)
+	}
+	t.Logf("%d kills", kills)
+	var all, others []*testFile
 	for i := range kills {
 		if k.kill(i); t.Failed() {
 			return
 		}
-		all = append(all, killFile(i))
+		all, others = append(all, killFile(i)), append(others, killCompanion(i))
 	}
 	k.expectFiles(eventsTable().ID, all...)
+	if k.many {
+		k.expectFiles(otherTable().ID, others...)
+	}
 }
 
 // moments is the number of moments at which [killer.kill] kills.
@@ -67,9 +75,18 @@ func killFile(i int) *testFile {
 	return newFile(fmt.Sprintf("file-%06d", i), eventsTable(), makeRows(uint64(i), killRows, 3))
 }
 
+// killCompanion returns the file that a [driver.ManyImporter] imports in the same call, into another table.
+func killCompanion(i int) *testFile {
+	return newFile(fmt.Sprintf("companion-%06d", i), otherTable(), makeRows(uint64(i)+1<<32, killRows, 3))
+}
+
+// killsMany reports whether a kill is in ImportMany, of a target that has it.
+func killsMany(i int) bool { return i/moments%2 == 1 }
+
 // killer is the process that stays alive.
 type killer struct {
 	*bench
+	many        bool // the target is a driver.ManyImporter
 	rng         *rand.Rand
 	place, test string
 	took        time.Duration // from the second slice to the end of an import
@@ -129,9 +146,26 @@ func (k *killer) kill(i int) {
 			i, got, killRows*(i+1))
 	}
 	k.expectCount(f.table, f.id, killRows)
+	if !k.many {
+		return
+	}
+	c := killCompanion(i)
+	switch others := len(k.read(c.table.ID)); {
+	case others != killRows*i && others != killRows*(i+1):
+		k.t.Fatalf("kill %d: the other table has %d rows, want the %d of before or %d: commit all rows of a file together", i, others, killRows*i, killRows*(i+1))
+	case killsMany(i) && i%moments%2 == 0 && got > killRows*i && others == killRows*i: // no other process has imported either file
+		k.t.Fatalf("kill %d: of two files of one ImportMany one was stored and the other was not: commit them together", i)
+	case !killsMany(i) && others != killRows*i:
+		k.t.Fatalf("kill %d: the other table has %d rows, want %d", i, others, killRows*i)
+	}
+	k.mustImport(c)
+	if got := len(k.read(c.table.ID)); got != killRows*(i+1) {
+		k.t.Fatalf("kill %d: after the next attempt the other table has %d rows, want %d: commit the id in the same transaction as the rows", i, got, killRows*(i+1))
+	}
+	k.expectCount(c.table, c.id, killRows)
 }
 
-// begin imports a file beside the other process. It may give up on a lock.
+// begin imports a file while the other process runs. It may give up on a lock.
 func (k *killer) begin(f *testFile) chan error {
 	done := make(chan error, 1)
 	go func() { done <- k.importFile(k.t.Context(), f) }()
@@ -180,7 +214,13 @@ func importUntilKilled(t *testing.T, target driver.Target) {
 		commands.Scan()
 		close(release)
 	}()
-	if err := target.Import(context.Background(), f.attempt()); err != nil {
+	imp := func() error { return target.Import(context.Background(), f.attempt()) }
+	if many, ok := target.(driver.ManyImporter); ok && killsMany(i) {
+		imp = func() error {
+			return many.ImportMany(context.Background(), []*driver.File{killCompanion(i).attempt(), f.attempt()})
+		}
+	}
+	if err := imp(); err != nil {
 		fmt.Println(err)
 	} else {
 		fmt.Println("imported")

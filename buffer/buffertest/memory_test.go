@@ -40,6 +40,19 @@ func TestMemoryTarget(t *testing.T) {
 	})
 }
 
+func TestManyMemory(t *testing.T) {
+	var m buffertest.ManyMemory
+	buffertest.Target(t, buffertest.TargetHarness{
+		Open: func(*testing.T) driver.Target {
+			m = buffertest.ManyMemory{Memory: buffertest.NewMemory()}
+			return m
+		},
+		Rows:   func(_ *testing.T, table string) [][]string { return m.Rows(table) },
+		Reopen: func(*testing.T) driver.Target { return m },
+		Typed:  true,
+	})
+}
+
 func TestMemoryHooks(t *testing.T) {
 	ctx := t.Context()
 	refused, lost := errors.New("refused"), errors.New("lost")
@@ -106,7 +119,7 @@ func (s text) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// A server that takes the rows but whose answer is lost.
+// A server that accepts the rows but whose response is lost.
 func ExampleMemory() {
 	ctx := context.Background()
 	m := buffertest.NewMemory()

@@ -15,17 +15,17 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// TargetHarness gives the suite of [Target] what it needs beyond [driver.Target].
+// TargetHarness provides the parts that the suite of [Target] needs beyond [driver.Target].
 type TargetHarness struct {
-	// Open returns a target without tables and registers cleanup with t.Cleanup. The suite uses one target at a time: the
+	// Open returns a target without tables and registers cleanup with t.Cleanup. The suite uses one target at a time, because the
 	// other functions refer to the one opened last.
 	Open func(t *testing.T) driver.Target
-	// Rows reads a table as any other reader would: the cells of each row in the order of the columns, with [Null] for NULL. A
+	// Rows reads a table as any other reader would, and returns the cells of each row in the order of the columns, with [Null] for NULL. A
 	// missing table gives nil.
 	Rows func(t *testing.T, table string) [][]string
-	// Reopen returns a new driver for the same tables, as after a restart of the process. The suite may go on using the other
-	// beside it. If it is nil, a driver that remembers the imported ids in memory alone is not caught, and engines that feed one table at
-	// once are not checked.
+	// Reopen returns a new driver for the same tables, as after a restart of the process. The suite may continue to use the other driver
+	// at the same time. If it is nil, a driver that remembers the imported ids in memory alone is not caught, and engines that feed one
+	// table at once are not checked.
 	Reopen func(t *testing.T) driver.Target
 	// Staging, if not nil, returns the staging from which the target reads slices by itself. The suite puts them there
 	// before each import. Otherwise slices come from memory.
@@ -123,7 +123,12 @@ var targetChecks = []targetCheck{
 	{"ImportConcurrently", importConcurrently},
 	{"ImportSameFileConcurrently", importSameFileConcurrently},
 	{"ImportInterrupted", importInterrupted},
+	{"ImportWithoutErasedRows", importWithoutErasedRows},
 	{"ImportBesideAbandoned", importBesideAbandoned},
+	{"ImportManyTogether", manyTogether},
+	{"ImportManyOneBad", manyOneBad},
+	{"ImportManyInterrupted", manyInterrupted},
+	{"ImportManyBeside", manyBeside},
 	{"SaveProgressFails", saveProgressFails},
 	{"CountFile", countFile},
 	{"Uncreate", uncreate},
@@ -248,13 +253,13 @@ type testFile struct {
 	parts []slice
 	note  []byte // the last note
 
-	// fault, if not nil, answers in place of a slice; nil, nil means that the slice is intact.
+	// fault, if not nil, replaces the result for a slice, where nil, nil means that the slice is intact.
 	fault func(i int, data []byte) (io.Reader, error)
-	// saveErr is the error of SaveProgress; the note is then lost.
+	// saveErr is the error of SaveProgress. The note is then lost.
 	saveErr error
 
-	faults atomic.Int64 // calls answered by fault
-	saves  atomic.Int64 // calls answered by saveErr
+	faults atomic.Int64 // calls whose result came from fault
+	saves  atomic.Int64 // calls whose result came from saveErr
 	open   atomic.Int64 // readers not yet closed
 }
 

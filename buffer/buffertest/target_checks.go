@@ -53,7 +53,7 @@ func ensureOtherColumns(t tb, b *bench) {
 	b.expectRows(f.table.ID, f)
 }
 
-// tableIDs gives each id a table of its own, unless the target refuses it for good.
+// tableIDs gives each id a separate table, unless the target refuses it permanently.
 func tableIDs(t tb, b *bench) {
 	ids := []string{
 		".", "..", "...", "odd", "a/odd", "../odd", "/odd", `a\odd`, "odd ", "odd.", "od%64", "o'd\"d", "ódd", strings.Repeat("long", 80), strings.Repeat("long", 80) + "er",
@@ -104,7 +104,7 @@ func importOtherColumns(t tb, b *bench) {
 		if name != "order" && name != "other" {
 			continue
 		}
-		// The mapping is corrected: the same file returns with the columns of the table.
+		// The mapping is corrected. The same file returns with the columns of the table.
 		f.table = first.table
 		b.mustImport(f)
 		first.parts = append(first.parts, f.parts...)
@@ -201,7 +201,7 @@ func importBinaryCells(t tb, b *bench) {
 		b.mustStore(cellsOf(cells))
 		return
 	}
-	for i, cell := range cells { // one by one: an error for one kind of cell must not hide that another is changed
+	for i, cell := range cells { // one by one, because an error for one kind of cell must not hide that another is changed
 		f := newFile(fmt.Sprintf("file-%d", i), eventsTable(), [][]string{{"x", cell, "y"}})
 		f.table.ID = fmt.Sprintf("in.c-buffertest.binary-%d", i)
 		b.mustEnsure(f.table)
@@ -274,7 +274,7 @@ func importReadFails(t tb, b *bench) {
 	failThenRetry(t, b, at(0, 0), at(0, 0.5), at(2, 0.5), at(3, 0.9), at(3, 1))
 }
 
-// A slice that lost rows and is intact otherwise stores nothing. A target that reads slices by itself is not checked: its staging
+// A slice that lost rows and is intact otherwise stores nothing. A target that reads slices by itself is not checked, because its staging
 // vouches for them.
 func importMissingRows(t tb, b *bench) {
 	if b.staging != nil {
@@ -290,6 +290,27 @@ func importMissingRows(t tb, b *bench) {
 		b.expectRows(f.table.ID)
 		b.expectCount(f.table, f.id, 0)
 	}
+}
+
+// A file of which an attempt has stored nothing is imported under its id without rows that were erased since. A [driver.Voider] gets another id then.
+func importWithoutErasedRows(t tb, b *bench) {
+	_, counts := b.Target.(driver.Counter)
+	if _, voids := b.Target.(driver.Voider); voids || !counts || b.staging != nil {
+		t.Skipf("the target is a driver.Voider, or no driver.Counter, or reads slices by itself")
+	}
+	rows := makeRows(1, 70, 3)
+	f := newFile("file-1", eventsTable(), rows)
+	f.fault = func(i int, data []byte) (io.Reader, error) {
+		if i < 3 {
+			return nil, nil
+		}
+		return broken(data, len(data)/2), nil
+	}
+	expectRetryable(t, "Import with a slice that breaks off", b.importFile(t.Context(), f), errInjected)
+	b.expectCount(f.table, f.id, 0)
+	rest := newFile(f.id, f.table, slices.Concat(rows[:7], rows[9:69]))
+	b.mustStore(rest)
+	b.expectCount(f.table, f.id, 67)
 }
 
 // A slice that is cut off or has a wrong checksum stores nothing.

@@ -22,13 +22,13 @@ import (
 
 // ArchiveOptions are options of [Archive].
 type ArchiveOptions struct {
-	// KeepFor, if not 0, is the age at which objects are removed: the time since the end of their hour. It applies to the archives that an engine
-	// has, also when the source does not use its archive any more; other folders stay until they are deleted. Default: objects are kept forever.
+	// KeepFor, if not 0, is the age at which objects are removed, counted from the end of their hour. It applies to the archives of an engine,
+	// even if the source no longer uses its archive. Other folders stay until they are deleted. Default: objects are kept forever.
 	KeepFor time.Duration
 }
 
-// ArchiveDir keeps raw records in a folder: a [driver.Target] for the archives of an engine, which can read them again. docs/archive.md
-// describes the objects. It imports each file exactly once. It is safe for concurrent use, also by several processes.
+// ArchiveDir keeps raw records in a folder. It is a [driver.Target] for the archives of an engine, which can read them again. docs/archive.md
+// describes the objects. It imports each file exactly once. It is safe for concurrent use, even by several processes.
 //
 // The rows of one file that arrived in different hours become visible one hour after the other.
 type ArchiveDir struct {
@@ -70,7 +70,7 @@ func (a *ArchiveDir) Ensure(ctx context.Context, t driver.Table) error {
 	return nil
 }
 
-// Import implements [driver.Target], exactly once: an object has the id of the file in its name, and an existing one is kept.
+// Import implements [driver.Target], exactly once. An object has the id of the file in its name, and an existing one is kept.
 func (a *ArchiveDir) Import(ctx context.Context, f *driver.File) error {
 	err := cmp.Or(a.Ensure(ctx, f.Table), parts.CheckID("file", f.ID))
 	if err == nil {
@@ -88,7 +88,7 @@ func (a *ArchiveDir) importFile(ctx context.Context, f *driver.File) error {
 	if err != nil {
 		return err
 	}
-	for some := range slices.Chunk(hours, openHours) { // one, unless callers give records times of their own
+	for some := range slices.Chunk(hours, openHours) { // one chunk, unless callers set the times of records
 		if err := a.importHours(ctx, f, some); err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (a *ArchiveDir) path(name, hour, fileID string) string {
 	return filepath.Join(a.files.Root, name, hour, fileID+archiveExt)
 }
 
-// Objects returns the names of the objects of an archive that may have records that arrived from a time on and before another one, by hour and
+// Objects returns the names of the objects of an archive that may have records that arrived at or after from and before to, by hour and
 // import. It is what an engine needs of its archive. An unknown archive has none.
 func (a *ArchiveDir) Objects(ctx context.Context, name string, from, to time.Time) ([]string, error) {
 	hours, err := a.hours(name)
@@ -325,7 +325,66 @@ func (a *ArchiveDir) hours(name string) ([]string, error) {
 	return hours, nil
 }
 
-// Compact implements [driver.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
+// Archives returns the names of all archives, ascending. It is what an engine needs of its archive when the records of a person are erased.
+func (a *ArchiveDir) Archives(ctx context.Context) ([]string, error) {
+	entries, err := a.files.FS.ReadDir(a.files.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != parts.TempDir && parts.CheckArchive(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Replace gives an object other rows, as plain CSV with the names of the columns, in one step. After an error or a crash the object has all of its
+// old rows or all of the new ones. For an absent object the error matches [fs.ErrNotExist].
+func (a *ArchiveDir) Replace(ctx context.Context, name, object string, rows io.Reader) error {
+	if err := parts.CheckArchive(name); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	if !filepath.IsLocal(object) || !strings.HasSuffix(object, archiveExt) {
+		return fmt.Errorf("archive %s: %q is no object", name, object)
+	}
+	if err := a.replace(ctx, filepath.Join(a.files.Root, name, filepath.FromSlash(object)), rows); err != nil {
+		return fmt.Errorf("archive %s: replace %s: %w", name, object, err)
+	}
+	return nil
+}
+
+func (a *ArchiveDir) replace(ctx context.Context, path string, rows io.Reader) error {
+	if info, err := a.files.Find(path); err != nil || info == nil {
+		return cmp.Or(err, fs.ErrNotExist)
+	}
+	temp, err := a.files.StageFile(ctx, strings.TrimSuffix(filepath.Base(path), archiveExt), func(w io.Writer) error {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // a known level
+		if _, err := io.Copy(z, rows); err != nil {
+			return err
+		}
+		return z.Close()
+	})
+	if err != nil {
+		return err
+	}
+	if info, err := a.files.Find(path); err != nil || info == nil { // the retention has removed it meanwhile
+		_ = a.files.FS.Remove(temp)
+		return cmp.Or(err, fs.ErrNotExist)
+	}
+	if err := a.files.FS.Rename(temp, path); err != nil {
+		_ = a.files.FS.Remove(temp)
+		return err
+	}
+	return a.files.FS.SyncDir(filepath.Dir(path))
+}
+
+// Compact implements [driver.Compactor]. It removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
 func (a *ArchiveDir) Compact(ctx context.Context, t driver.Table) error {
 	a.files.Sweep() // what an interrupted import has left has raw records too
 	if a.keep <= 0 {
@@ -347,10 +406,10 @@ func (a *ArchiveDir) Compact(ctx context.Context, t driver.Table) error {
 	return nil
 }
 
-// Erase deletes all objects of an archive, durably, and its folder unless somebody keeps other files there. It may be repeated, also after an
-// error. An archive without objects is no error. It is what an engine needs of its archive when a source is erased.
+// Erase deletes all objects of an archive, durably, and its folder unless it contains other files. It may be repeated, even after an error.
+// An archive without objects is no error. An engine calls it when a source is erased.
 //
-// What an import that was interrupted has left in the folder .tmp is not named by its archive: it goes an hour later, with the next import or
+// What an import that was interrupted has left in the folder .tmp is not named by its archive. It goes an hour later, with the next import or
 // retention.
 func (a *ArchiveDir) Erase(ctx context.Context, name string) error {
 	if err := parts.CheckArchive(name); err != nil {
@@ -378,13 +437,13 @@ func (a *ArchiveDir) erase(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	// Also without hours: an earlier call may have failed behind a removal. Folders that are gone have nothing to sync.
+	// Even without hours, because an earlier call may have failed after a removal. Folders that are gone have nothing to sync.
 	for _, dir := range []string{folder, a.files.Root} {
 		if err := a.files.FS.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if dir == folder {
-			_ = a.files.FS.Remove(folder) // somebody may keep files of their own there
+			_ = a.files.FS.Remove(folder) // users may keep their own files there
 		}
 	}
 	return nil
@@ -404,7 +463,7 @@ func (a *ArchiveDir) remove(ctx context.Context, dir string) (stays bool, err er
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return true, err
 	}
-	err = a.files.FS.Remove(dir) // an import has come, or somebody keeps files of their own there: the next call tries again
+	err = a.files.FS.Remove(dir) // an import has arrived, or users keep their own files there, so the next call tries again
 	return err != nil && !errors.Is(err, fs.ErrNotExist), nil
 }
 

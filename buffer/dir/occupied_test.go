@@ -22,7 +22,7 @@ func TestImportOverSomethingElse(t *testing.T) {
 	two := append(csvRow("1", "a"), csvRow("2", "b")...)
 	for name, tc := range map[string]struct {
 		file string
-		data []byte // nil: a directory
+		data []byte // nil stands for a directory
 		want []string
 	}{
 		"directory":      {"file-1.csv", nil, []string{"no regular file"}},
@@ -36,7 +36,7 @@ func TestImportOverSomethingElse(t *testing.T) {
 		"fewer in gzip":  {"file-1.csv.gz", append(gzipped(t, header), gzipped(t, two)...), []string{"has 2 rows", "has 3"}},
 		"cut":            {"file-1.csv", slices.Concat(header, two[:len(two)-1]), []string{"is damaged"}},
 		"not rows":       {"file-1.csv", []byte("id,body\n"), []string{"is damaged"}},
-		"header in rows": {"file-1.csv.gz", gzipped(t, slices.Concat(header, two)), []string{"is damaged", "no gzip member"}},
+		"header in rows": {"file-1.csv.gz", gzipped(t, slices.Concat(header, two)), []string{"is damaged", "no separate gzip member"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables := Tables(t.TempDir())

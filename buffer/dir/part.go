@@ -62,9 +62,9 @@ func readPart(store *parts.Store, d parts.Definition, s parts.Section, read func
 	return errors.Join(read(p.names, rows), rows.Close())
 }
 
-// openedPart is a part that is open behind its header.
+// openedPart is a part that is open after its header.
 type openedPart struct {
-	header []byte   // the plain header line; nil in a table without
+	header []byte   // the plain header line, nil in a table without
 	names  []string // in the header
 	size   int64    // the stored bytes of the header
 	in     *bufio.Reader
@@ -106,7 +106,7 @@ func (p *openedPart) readHeader(d parts.Definition) (err error) {
 		return err
 	}
 	in := p.in
-	if p.gzip { // the header is a member of its own
+	if p.gzip { // the header is a separate member
 		zr, err := gzip.NewReader(p.in)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (p *openedPart) readHeader(d parts.Definition) (err error) {
 	}
 	if p.gzip {
 		if _, err := in.ReadByte(); err == nil {
-			return headerError("is no gzip member of its own")
+			return headerError("is no separate gzip member")
 		} else if !errors.Is(err, io.EOF) {
 			return err
 		}

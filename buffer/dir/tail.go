@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxTail bounds what Tail reads, in bytes of text: a few rows of the largest size.
+	// maxTail bounds what Tail reads, in bytes of text, a few rows of the largest size.
 	maxTail = 4 << 20
 	// firstTail is read first of a part. It is enough for most tables.
 	firstTail = 64 << 10
@@ -62,7 +62,7 @@ func (t *TableDir) tailOf(ctx context.Context, d parts.Definition, path string, 
 	}
 }
 
-// tailText reads the end of the rows that begin at an offset: whole rows, n of them if the limit allows.
+// tailText reads the end of the rows that begin at an offset, whole rows only, n of them if the limit allows.
 func tailText(ctx context.Context, file io.ReadSeeker, begin int64, n int, limit int64) ([]byte, error) {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -84,7 +84,7 @@ func tailText(ctx context.Context, file io.ReadSeeker, begin int64, n int, limit
 		if from == begin {
 			return text, nil
 		}
-		// The first row is cut: it ends at the last of the boundaries that are found from behind.
+		// The first row is cut. It ends at the last of the boundaries, which are searched from the end.
 		starts := rowStarts(text, n)
 		if len(starts) == n || length == limit && len(starts) > 0 {
 			return text[starts[len(starts)-1]:], nil
@@ -127,8 +127,8 @@ func lastRows(text []byte, n int) []byte {
 	return text
 }
 
-// rowStarts returns where the last n rows of a text begin, from behind, as far as it has the end of the row before. Quotes are read
-// backwards from the end of a row, which is outside of all cells; a doubled one counts twice.
+// rowStarts returns where the last n rows of a text begin, searching from the end, as far as the text has the end of the row
+// before. Quotes are read backwards from the end of a row, which is outside of all cells. A doubled one counts twice.
 func rowStarts(text []byte, n int) (starts []int) {
 	quoted := false
 	for i := len(text) - 2; i >= 0 && len(starts) < n; i-- {
@@ -142,7 +142,8 @@ func rowStarts(text []byte, n int) (starts []int) {
 	return starts
 }
 
-// Query implements [driver.Querier]. It takes it that the table was created with the options of now.
+// Query implements [driver.Querier]. It returns the rows with the latest times, if the table has a time, else the rows of the newest files. It
+// assumes that the table was created with the current options.
 func (t *TableDir) Query(table driver.Table) (language, query string) {
 	path := t.Path(table.ID)
 	if abs, err := filepath.Abs(path); err == nil {
@@ -157,6 +158,6 @@ func (t *TableDir) Query(table driver.Table) (language, query string) {
 		}
 		header = "header = false, names = [" + strings.Join(names, ", ") + "]"
 	}
-	return "DuckDB", "SELECT * FROM read_csv(" + literal(filepath.Join(path, "**", "*.csv*")) + ", " + header + ", all_varchar = true,\n" +
-		"  delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false, hive_partitioning = true)\nLIMIT 20"
+	return "DuckDB", parts.FilesQuery("read_csv", literal(filepath.Join(path, "**", "*.csv*"))+", "+header+", all_varchar = true,\n"+
+		"  delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false, hive_partitioning = true", table.Columns, false)
 }

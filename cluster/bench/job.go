@@ -40,7 +40,7 @@ const (
 	kindEngine = "engine" // an engine without a log
 )
 
-// jobConfig is what a process is told when it starts.
+// jobConfig is the configuration that a process gets when it starts.
 type jobConfig struct {
 	Kind, Name string
 	// Dir is the folder of the whole round.
@@ -51,7 +51,7 @@ type jobConfig struct {
 	URL    string
 	// Client is the port of a server for nodes.
 	Client int
-	// Away: the staging takes no slices, so that all rows stay on the node.
+	// Away says that the staging accepts no slices, so that all rows stay on the node.
 	Away bool
 }
 
@@ -71,7 +71,7 @@ const (
 	maxStore = 8 << 30
 )
 
-// away is a staging that takes no slices.
+// away is a staging that accepts no slices.
 type away struct{ driver.Staging }
 
 func (away) Put(ctx context.Context, _ driver.Object, _ driver.Content) error {
@@ -223,7 +223,7 @@ func (j *job) startProfile(path string) (err error) {
 	return pprof.StartCPUProfile(j.profile)
 }
 
-// usage is what a process has used.
+// usage is the resource usage of a process.
 type usage struct {
 	// CPU is the time of all cores since its start.
 	CPU time.Duration
@@ -266,15 +266,12 @@ func (j *job) define(ctx context.Context, sinks int) error {
 	}
 	task, err := j.catalog.CreateSource(catalog.By{Type: "system"}, spec)
 	if err == nil {
-		task, err = j.catalog.Wait(ctx, task.ID)
-	}
-	if err == nil && task.Status != catalog.Succeeded {
-		err = errors.New(task.Failure)
+		_, err = task.Wait(ctx)
 	}
 	return err
 }
 
-// knows waits until the engine of a node takes events of the source, which another node may have made.
+// knows waits until the engine of a node accepts events of the source, which another node may have created.
 func (j *job) knows(ctx context.Context) error {
 	for {
 		source, err := j.catalog.Source(sourceID)

@@ -32,6 +32,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/trigger"
 )
 
 const (
@@ -39,7 +40,7 @@ const (
 	table  = "in.c-web.events"
 )
 
-// config is what a process of a node is told.
+// config is the configuration of a node's process.
 type config struct {
 	Name, Dir string
 	Listen    string
@@ -103,7 +104,7 @@ func TestThreeProcessesFeedOneFile(t *testing.T) {
 	}
 }
 
-// serve is a node. It takes events all the time and prints what happens: a word and an id on each line. Its input says what it does besides.
+// serve is a node. It accepts events all the time and prints its progress, a word and an id on each line. Its input holds further commands.
 func serve(ctx context.Context, arg string) error {
 	var c config
 	if err := json.Unmarshal([]byte(arg), &c); err != nil {
@@ -230,25 +231,15 @@ func live(ctx context.Context, c config, target driver.Target, log *slog.Logger,
 }
 
 func define(ctx context.Context, cat *catalog.Catalog) error {
-	by := catalog.By{Type: "system"}
-	finish := func(task catalog.Task, err error) error {
-		if err == nil {
-			task, err = cat.Wait(ctx, task.ID)
-		}
-		if err == nil && task.Status != catalog.Succeeded {
-			err = errors.New(task.Failure)
-		}
-		return err
+	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{
+		ID: source, Name: source, Type: forebay.HTTP,
+		Settings: forebay.Settings{Upload: trigger.Conditions{Interval: 2 * time.Second}, Import: trigger.Conditions{Count: 200}}, // small loads
+		Sinks:    []catalog.SinkSpec{{Name: "events", TableID: table, Columns: mapping.Columns{mapping.Path("id", "id", mapping.RawString())}}},
+	})
+	if err == nil {
+		_, err = task.Wait(ctx)
 	}
-	if err := finish(cat.CreateSource(by, catalog.SourceSpec{ID: source, Name: source, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
-		{Name: "events", TableID: table, Columns: mapping.Columns{mapping.Path("id", "id", mapping.RawString())}},
-	}})); err != nil {
-		return err
-	}
-	return finish(cat.ChangeSettings(by, catalog.Ref{Source: source}, "small loads", []catalog.SettingChange{
-		{Key: "storage.level.staging.upload.trigger.interval", Value: json.RawMessage(`"2s"`)},
-		{Key: "storage.level.target.import.trigger.count", Value: json.RawMessage(`200`)},
-	}))
+	return err
 }
 
 // nodes are the processes of the test.
@@ -269,7 +260,7 @@ type node struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	ended chan struct{} // closed when the process is gone
-	// counts are the lines that it has printed since the last forget, by their first word; guarded by nodes.mu.
+	// counts are the lines that it has printed since the last forget, by their first word, guarded by nodes.mu.
 	counts map[string]int
 }
 
@@ -412,7 +403,7 @@ func (n *node) await(word string, more int) {
 	}
 }
 
-// compare compares the table with what was acknowledged.
+// compare compares the table with the acknowledged rows.
 func (c *nodes) compare() error {
 	rows := map[string]int{}
 	if err := c.file.Use(func(db *sql.DB) error {

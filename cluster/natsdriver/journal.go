@@ -16,7 +16,7 @@ import (
 )
 
 // Journal is the log of the commits of a cluster's catalog, in the stream FB_<cluster>_catalog. It is safe for concurrent use. Create
-// makes the stream; a Journal of a cluster whose stream is not there fails with [changelog.ErrMissing].
+// makes the stream. A Journal of a cluster whose stream is not there fails with [changelog.ErrMissing].
 type Journal struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
@@ -34,7 +34,7 @@ type journalStream struct {
 var _ changelog.Journal = (*Journal)(nil)
 
 // NewJournal returns the journal on the servers of a connection. It sends nothing. The caller closes the connection. Of the options
-// MaxBytes counts only if it is less than 256 MiB: the catalog keeps the journal much smaller by itself.
+// MaxBytes counts only if it is less than 256 MiB, because the catalog keeps the journal much smaller by itself.
 func NewJournal(conn *nats.Conn, o Options) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func NewJournal(conn *nats.Conn, o Options) (*Journal, error) {
 
 const (
 	journalBytes = 256 << 20
-	// journalWait bounds one of the requests that Wait makes: a replica that lags must not keep it waiting for good. One that was stopped is
+	// journalWait bounds one of the requests that Wait makes, because a replica that lags must not keep it waiting forever. A stopped replica is
 	// noticed after some ten seconds without a heartbeat. Each request costs the creation of a consumer and its removal, which all
 	// servers of the cluster write down.
 	journalWait = time.Minute
@@ -74,7 +74,7 @@ func (j *Journal) Create(ctx context.Context) error {
 		Metadata:   map[string]string{metaID: id, metaFormat: format},
 	}
 	_, err := answered(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.CreateStream(ctx, config) })
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id is another one, so it was there before
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id differs, so it was there before
 		return fmt.Errorf("natsdriver: create %s: %w", j.name(), err)
 	}
 	return nil
@@ -127,7 +127,7 @@ func (j *Journal) state(ctx context.Context) (*journalStream, jetstream.StreamSt
 		return nil, jetstream.StreamState{}, missing(err)
 	}
 	if info.Config.Metadata[metaID] != s.id {
-		return nil, jetstream.StreamState{}, fmt.Errorf("%w: the stream %s was made again, it is another one", changelog.ErrMissing, j.name())
+		return nil, jetstream.StreamState{}, fmt.Errorf("%w: the stream %s was made again, it is a different one", changelog.ErrMissing, j.name())
 	}
 	return s, info.State, nil
 }
@@ -135,15 +135,15 @@ func (j *Journal) state(ctx context.Context) (*journalStream, jetstream.StreamSt
 // silentFor is less than the four seconds without a leader after which a replica asks the others for their votes.
 const silentFor = 3 * time.Second
 
-// leads reports whether a majority has answered the leader that sent this, so lately that the others have no newer one. The server itself
-// believes that it leads for up to twenty seconds after it was cut off, and answers with its old state.
+// leads reports whether a majority has responded to the leader that sent this, so recently that the others have no newer one. The server itself
+// believes that it leads for up to twenty seconds after it was cut off, and returns its old state.
 func leads(c *jetstream.ClusterInfo) bool {
 	if c == nil {
 		return true // the server is alone
 	}
 	near := 1
 	for _, r := range c.Replicas {
-		if r.Active > 0 && r.Active < silentFor { // 0: it has not answered yet
+		if r.Active > 0 && r.Active < silentFor { // 0 if it has not responded yet
 			near++
 		}
 	}
@@ -166,13 +166,13 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 	case err != nil:
 		return fmt.Errorf("natsdriver: append to %s: %w: %w", j.name(), changelog.ErrUnknown, err)
 	case ack.Sequence != uint64(after)+1:
-		return fmt.Errorf("natsdriver: append to %s: %w: the entry behind %d is at %d", j.name(), changelog.ErrUnknown, after, ack.Sequence)
+		return fmt.Errorf("natsdriver: append to %s: %w: the entry after %d is at %d", j.name(), changelog.ErrUnknown, after, ack.Sequence)
 	}
 	return nil
 }
 
 // Read implements [changelog.Journal]. It asks the leader for the end and one replica for the entries. A leader that is cut off from a majority is
-// not believed. One that is cut off from a minority may be replaced, and answers with an old end for about a second, until its next heartbeat.
+// not believed. One that is cut off from a minority may be replaced, and returns an old end for about a second, until its next heartbeat.
 func (j *Journal) Read(ctx context.Context, from changelog.Position) iter.Seq2[changelog.JournalEntry, error] {
 	return func(yield func(changelog.JournalEntry, error) bool) {
 		if err := j.read(ctx, from, yield); err != nil {
@@ -224,7 +224,7 @@ func (j *Journal) read(ctx context.Context, from changelog.Position, yield func(
 	return nil
 }
 
-// lost says why the entry at a position does not come: it was trimmed, or err.
+// lost says why the entry at a position does not come, either that it was trimmed, or err.
 func (j *Journal) lost(ctx context.Context, at uint64, err error) error {
 	if _, state, stateErr := j.state(ctx); stateErr == nil && at < state.FirstSeq {
 		return changelog.ErrTrimmed
@@ -262,7 +262,7 @@ func (j *Journal) Trim(ctx context.Context, through changelog.Position) error {
 		return fmt.Errorf("natsdriver: trim %s: %w", j.name(), err)
 	}
 	if uint64(through) >= state.LastSeq {
-		return fmt.Errorf("natsdriver: trim %s: it ends at %d, not behind %d", j.name(), state.LastSeq, through)
+		return fmt.Errorf("natsdriver: trim %s: it ends at %d, not after %d", j.name(), state.LastSeq, through)
 	}
 	if through == 0 {
 		return nil

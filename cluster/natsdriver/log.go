@@ -81,7 +81,7 @@ func (l *Log) Create(ctx context.Context, instance string) error {
 		},
 	}
 	_, err = answered(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) { return l.js.CreateStream(ctx, config) })
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id is another one, so it was there before
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id differs, so it was there before
 		_, _, err = l.stream(ctx, instance)
 	}
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *Log) stream(ctx context.Context, instance string) (jetstream.Stream, *j
 }
 
 // Trim implements [changelog.Log] by a purge. The purge is not limited to the subjects of the stream, which would keep one that is late
-// from a stream that was made again: the servers then remove message by message and take no append meanwhile, 0.5 to 0.9 s for 400 MB
+// from a stream that was made again. With a limit the servers remove message by message and accept no append meanwhile, 0.5 to 0.9 s for 400 MB
 // instead of 0.1 s.
 func (l *Log) Trim(ctx context.Context, instance string, through changelog.Position) error {
 	stream, info, err := l.stream(ctx, instance)
@@ -120,7 +120,7 @@ func (l *Log) Trim(ctx context.Context, instance string, through changelog.Posit
 		return fmt.Errorf("natsdriver: trim: %w", err)
 	}
 	if last := info.State.LastSeq; uint64(through) > last { // a purge beyond the end would move the end
-		return fmt.Errorf("natsdriver: trim: %s ends at %d, in front of %d", instance, last, through)
+		return fmt.Errorf("natsdriver: trim: %s ends at %d, before %d", instance, last, through)
 	}
 	if through == 0 { // a purge without a sequence would be of everything
 		return nil

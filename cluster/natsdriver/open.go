@@ -19,7 +19,7 @@ const (
 	headerCommit   = "Nats-Batch-Commit"
 )
 
-// Open implements [changelog.Log] with a gap (see the package comment). It repeats an attempt that nobody answers: if the first one
+// Open implements [changelog.Log] with a gap (see the package comment). It repeats an attempt without a response. If the first one
 // was stored after all, there are two gaps. The position of the marker is the end of the last. Two nodes that open with the same epoch
 // at once may both be refused.
 func (l *Log) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {
@@ -51,7 +51,7 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 		return l.appendGap(ctx, me.subject(info), info.State.LastSeq, marker)
 	})
 	if err == nil {
-		// Everything in front of the gap is certain now. Another adopter may have been faster.
+		// Everything before the gap is certain now. Another adopter may have been faster.
 		info, err = l.fenced(ctx, stream, end, yields)
 	}
 	if err != nil {
@@ -64,10 +64,10 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 // maxHeaders is more than the headers of a record take.
 const maxHeaders = 4 << 10
 
-// gap is how many markers Open appends: one for each append that an old writer may have under way, and the one that counts.
+// gap is how many markers Open appends: one for each append that an old writer may have in flight, and the marker that counts.
 const gap = changelog.Window + 1
 
-// appendGap appends the markers behind whatever is the end, and returns the sequence of the last one. It begins with a guess.
+// appendGap appends the markers at the end, wherever it is, and returns the sequence of the last one. It begins with a guess.
 func (l *Log) appendGap(ctx context.Context, subject string, guess uint64, marker changelog.Record) (uint64, error) {
 	for {
 		end, err := l.appendBatch(ctx, subject, guess, marker)
@@ -86,7 +86,7 @@ func (l *Log) appendGap(ctx context.Context, subject string, guess uint64, marke
 	}
 }
 
-// appendBatch appends the markers as one atomic batch, directly behind the sequence last.
+// appendBatch appends the markers as one atomic batch, directly after the sequence last.
 func (l *Log) appendBatch(ctx context.Context, subject string, last uint64, marker changelog.Record) (uint64, error) {
 	batch := rand.Text()
 	for i := 1; ; i++ {
@@ -96,7 +96,7 @@ func (l *Log) appendBatch(ctx context.Context, subject string, last uint64, mark
 		if i == 1 {
 			m.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
 		}
-		if i < gap { // the answer to the last one is for all
+		if i < gap { // the response to the last message is for all
 			if err := l.conn.PublishMsg(m); err != nil {
 				return 0, err
 			}
@@ -108,7 +108,7 @@ func (l *Log) appendBatch(ctx context.Context, subject string, last uint64, mark
 			return 0, err
 		}
 		if ack.Sequence != last+gap {
-			return 0, fmt.Errorf("the marker behind %d has the sequence %d instead of %d", last, ack.Sequence, last+gap)
+			return 0, fmt.Errorf("the marker after %d has the sequence %d instead of %d", last, ack.Sequence, last+gap)
 		}
 		return ack.Sequence, nil
 	}

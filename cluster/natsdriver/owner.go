@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// owner is whom a record belongs to. Records of each owner have a subject of their own, so that one request tells which owners a stream
-// has records of. The last record does not tell: an owner that was fenced while it opened leaves markers of a lower epoch behind.
+// owner is whom a record belongs to. Records of each owner have a separate subject, so that one request shows which owners a stream
+// has records of. The last record does not show it, because an owner that was fenced while it opened leaves markers of a lower epoch.
 type owner struct {
 	epoch uint64
 	node  string
@@ -41,9 +41,9 @@ func ownerOf(subject string) (o owner, err error) {
 	return owner{epoch, string(node)}, nil
 }
 
-// fenced returns [changelog.ErrFenced] if the stream has a record of an owner that fences, and otherwise what the leader says about
-// the stream. The answer counts only if the server knows the stream up to a sequence. Owners whose records were trimmed are not seen:
-// the owners' store knows the epoch.
+// fenced returns [changelog.ErrFenced] if the stream has a record of an owner that fences, and otherwise the leader's info of
+// the stream. The response counts only if the server knows the stream up to a sequence. Owners whose records were trimmed are not seen.
+// The owners' store knows the epoch.
 func (l *Log) fenced(ctx context.Context, stream jetstream.Stream, upTo uint64, fences func(owner) bool) (*jetstream.StreamInfo, error) {
 	info, err := l.info(ctx, stream, upTo, jetstream.WithSubjectFilter(">"))
 	if err != nil {
@@ -61,12 +61,12 @@ func (l *Log) fenced(ctx context.Context, stream jetstream.Stream, upTo uint64, 
 	return info, nil
 }
 
-// info asks for the state of a stream until a server answers that knows it up to a sequence.
+// info asks for the state of a stream until a server responds that knows it up to a sequence.
 func (l *Log) info(ctx context.Context, stream jetstream.Stream, upTo uint64, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	info, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		info, err := stream.Info(ctx, options...)
 		if err == nil && info.State.LastSeq < upTo {
-			err = errors.New("a server that was the leader has answered")
+			err = errors.New("a server that was the leader has responded")
 		}
 		return info, err
 	})

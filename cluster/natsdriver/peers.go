@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Peers carries requests from one node to all nodes, and their answers back, on the subject fb.<cluster>.peers. Nothing of it is stored.
+// Peers carries requests from one node to all nodes, and their responses back, on the subject fb.<cluster>.peers. Nothing of it is stored.
 // Whoever has the servers' account can send requests, as it can write logs. It is safe for concurrent use.
 type Peers struct {
 	conn    *nats.Conn
@@ -29,18 +29,18 @@ func NewPeers(conn *nats.Conn, o Options) (*Peers, error) {
 }
 
 const (
-	// answersAtOnce bounds the requests that a node works on. Further ones get no answer.
+	// answersAtOnce bounds the requests that a node works on. Further requests get no response.
 	answersAtOnce = 64
-	// maxAnswer bounds the memory that one answer of a node takes.
+	// maxAnswer bounds the memory that one response of a node takes.
 	maxAnswer = 64 << 20
-	// answerPart is the most that one message of an answer carries.
+	// answerPart is the most that one message of a response carries.
 	answerPart = 512 << 10
 
-	headerAnswer = "Fb-Answer" // the same in all parts of an answer
+	headerAnswer = "Fb-Answer" // the same in all parts of a response
 	headerPart   = "Fb-Part"   // "1/3"
 )
 
-// Serve answers the requests of all nodes, also those of this one, until stop is called: with what answer returns, or not at all if that is
+// Serve responds to the requests of all nodes, including this one, until stop is called, with the result of answer, or not at all if that is
 // nil. It calls answer for several requests at once. stop ends their contexts and waits for the calls.
 func (p *Peers) Serve(answer func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func (p *Peers) Serve(answer func(ctx context.Context, request []byte) []byte) (
 	var calls sync.WaitGroup
 	slots := make(chan struct{}, answersAtOnce)
 	sub, err := p.conn.Subscribe(p.subject, func(m *nats.Msg) {
-		mu.Lock() // so that no call begins behind stop
+		mu.Lock() // so that no call begins after stop
 		defer mu.Unlock()
 		if ctx.Err() != nil || m.Reply == "" {
 			return
@@ -78,7 +78,7 @@ func (p *Peers) Serve(answer func(ctx context.Context, request []byte) []byte) (
 	}, nil
 }
 
-// respond sends an answer in parts. One that does not arrive is missing for who has asked, which it finds out by itself.
+// respond sends a response in parts. If a part does not arrive, the requesting node detects it.
 func (p *Peers) respond(m *nats.Msg, data []byte) {
 	size := int(min(answerPart, max(1, p.conn.MaxPayload()-maxHeaders)))
 	parts, id := max(1, (len(data)+size-1)/size), rand.Text()
@@ -94,8 +94,8 @@ func (p *Peers) respond(m *nats.Msg, data []byte) {
 	}
 }
 
-// Ask sends a request to all nodes and yields the answers as they come, until ctx ends. It yields an error and ends if the servers refuse the
-// request, or if nobody serves.
+// Ask sends a request to all nodes and yields the responses as they arrive, until ctx ends. It yields an error and ends if the servers refuse the
+// request, or if no node serves.
 func (p *Peers) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		if err := p.ask(ctx, request, func(answer []byte) bool { return yield(answer, nil) }); err != nil {
@@ -106,7 +106,7 @@ func (p *Peers) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error
 
 // ask returns nil if ctx has ended or yield has had enough.
 func (p *Peers) ask(ctx context.Context, request []byte, yield func([]byte) bool) error {
-	inbox := p.conn.NewInbox() // NewRespInbox is below the subject on which the connection gets the answers to its requests: all would come twice
+	inbox := p.conn.NewInbox() // NewRespInbox is below the subject where the connection gets the responses to its requests, so all would arrive twice
 	sub, err := p.conn.SubscribeSync(inbox)
 	if err != nil {
 		return err
@@ -140,15 +140,15 @@ func (p *Peers) ask(ctx context.Context, request []byte, yield func([]byte) bool
 	}
 }
 
-// partialAnswer are the parts of an answer that have come. One connection sends them, so they come in order.
+// partialAnswer holds the parts of a response that have arrived. One connection sends them, so they arrive in order.
 type partialAnswer struct {
 	parts int
 	data  []byte
 }
 
-var errPart = errors.New("it is no part of an answer")
+var errPart = errors.New("it is no part of a response")
 
-// add takes the next part. With an error nothing of the answer can be used.
+// add takes the next part. With an error nothing of the response can be used.
 func (a *partialAnswer) add(m *nats.Msg) (answer []byte, complete bool, err error) {
 	one, all, _ := strings.Cut(m.Header.Get(headerPart), "/")
 	part, err := strconv.Atoi(one)

@@ -30,68 +30,68 @@ import (
 
 // sourceKeys are the keys of a source in a configuration file.
 type sourceKeys struct {
-	ID             string       `json:"id" doc:"name of the source in addresses; required"`
-	Type           string       `json:"type" doc:"http or otlp; default http"`
-	Secret         string       `json:"secret" doc:"last part of the address, or bearer token of telemetry; required, at least 16 characters, best as ${NAME}"`
-	OldSecret      string       `json:"oldSecret" doc:"secret that is accepted too, until oldSecretUntil"`
-	OldSecretUntil time.Time    `json:"oldSecretUntil" doc:"time such as 2026-11-22T12:00:00Z"`
-	Disabled       bool         `json:"disabled" doc:"true refuses new events; rows that wait still go to their tables"`
-	Split          string       `json:"split" doc:"array or lines: the body is a list of events; default: it is one event"`
-	Archive        bool         `json:"archive" doc:"true keeps each record as it came in the archive of the server, for forebay replay; the settings of the source apply"`
-	KeepHeaders    []string     `json:"keepHeaders" doc:"headers that quarantines and the archive keep in addition to headers that the columns read, such as X-Shop-Id; * for all. Headers whose names may mean a secret are never kept"`
-	OnReject       string       `json:"onReject" doc:"refuse or quarantine: how a sink handles events that it cannot map; default refuse"`
-	Quarantine     *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine of each sink"`
-	Settings       settingsKeys `json:"settings" doc:"defaults of the sinks"`
-	Sinks          []sinkKeys   `json:"sinks" doc:"where events go, at most 100"`
+	ID             string       `json:"id" doc:"name of the source, used in addresses; required"`
+	Type           string       `json:"type" doc:"'http' or 'otlp'; default: 'http'"`
+	Secret         string       `json:"secret" doc:"last part of the source's address, or bearer token for telemetry; required, at least 16 characters, preferably as ${NAME}"`
+	OldSecret      string       `json:"oldSecret" doc:"previous secret, accepted until 'oldSecretUntil'"`
+	OldSecretUntil time.Time    `json:"oldSecretUntil" doc:"time at which 'oldSecret' expires, such as 2026-11-22T12:00:00Z"`
+	Disabled       bool         `json:"disabled" doc:"if true, new events are rejected; waiting rows still go to their tables"`
+	Split          string       `json:"split" doc:"'array' if the body is a JSON array of events, 'lines' if each line is an event; default: the body is one event"`
+	Archive        bool         `json:"archive" doc:"if true, each record is kept unchanged in the server's archive, for 'forebay replay'; the source's 'settings' also apply to the archive"`
+	KeepHeaders    []string     `json:"keepHeaders" doc:"additional headers, such as X-Shop-Id, that quarantines and the archive keep; headers that columns read are always kept; * means all. Headers whose names suggest a secret are never kept"`
+	OnReject       string       `json:"onReject" doc:"how a sink treats events that it cannot map: 'refuse' (the default) or 'quarantine'"`
+	Quarantine     *boundsKeys  `json:"quarantine" doc:"limits of each sink's quarantine"`
+	Settings       settingsKeys `json:"settings" doc:"default settings for the sinks"`
+	Sinks          []sinkKeys   `json:"sinks" doc:"list of sinks, at most 100, that store the events"`
 }
 
 type sinkKeys struct {
 	ID         string       `json:"id" doc:"name of the sink; required"`
 	Table      string       `json:"table" doc:"name of the table; required"`
-	Target     string       `json:"target" doc:"name of the target of the table, from the key targets of the top level; default: the flag target"`
-	Extend     *bool        `json:"extend" doc:"true lets the table grow with the columns; default: the flag extend"`
-	Disabled   bool         `json:"disabled" doc:"true stores no new events; rows that wait still go to their table"`
-	OnReject   string       `json:"onReject" doc:"refuse: the sender of an event that cannot be mapped gets the error; quarantine: the event is kept, and forebay quarantine and the console (ui) show it. Default: as in the source"`
-	Quarantine *boundsKeys  `json:"quarantine" doc:"bounds of the quarantine; they replace all bounds of the source"`
-	Signals    []string     `json:"signals" doc:"logs, metrics, traces: telemetry that the sink takes; default all, or the signal of the preset"`
-	Preset     string       `json:"preset" doc:"otel_logs, otel_metrics or otel_traces: typed columns for telemetry, in place of columns, with the names of docs/telemetry.md; logs, metrics or traces: with the names of the flat record"`
-	Settings   settingsKeys `json:"settings" doc:"the same keys as in the source, whose settings they override"`
+	Target     string       `json:"target" doc:"name of the table's target, as defined under the top-level key 'targets'; default: the target set by '-target'"`
+	Extend     *bool        `json:"extend" doc:"if true, new columns are added to the table; default: the value of '-extend'"`
+	Disabled   bool         `json:"disabled" doc:"if true, no new events are stored; waiting rows still go to their table"`
+	OnReject   string       `json:"onReject" doc:"what happens to events that cannot be mapped. 'refuse': the sender gets an error. 'quarantine': they are kept, and 'forebay quarantine' and the console ('ui') show them. Default: the value in the source"`
+	Quarantine *boundsKeys  `json:"quarantine" doc:"limits of the quarantine, which replace all limits in the source"`
+	Signals    []string     `json:"signals" doc:"telemetry that the sink accepts: 'logs', 'metrics', 'traces'; default: all, or the preset's signal"`
+	Preset     string       `json:"preset" doc:"typed columns for telemetry, instead of 'columns'. 'otel_logs', 'otel_metrics' and 'otel_traces' use the column names in docs/telemetry.md; 'logs', 'metrics' and 'traces' use the names in the flat record"`
+	Settings   settingsKeys `json:"settings" doc:"the same keys as in the source; they override the settings there"`
 	Columns    []columnKeys `json:"columns" doc:"columns of the table, 1 to 100"`
 }
 
 // boundsKeys are [buffer.QuarantineBounds].
 type boundsKeys struct {
-	MaxBytes   byteSize      `json:"maxBytes" doc:"size of all records, such as 64MB; default a 256th of max-disk-bytes"`
-	MaxRecords int           `json:"maxRecords" doc:"number of records; default 100000"`
-	MaxAge     time.Duration `json:"maxAge" doc:"how long a record is kept, such as 168h; default 720h"`
-	DropOldest bool          `json:"dropOldest" doc:"true lets the oldest records expire at maxBytes and maxRecords; default: new ones are refused with 503"`
-	HoldFiles  bool          `json:"holdFiles" doc:"true holds a file when the target refuses rows of it; default: it is imported without them, and they go to the quarantine"`
+	MaxBytes   byteSize      `json:"maxBytes" doc:"maximum total size of the records, such as 64MB; default: 1/256 of 'max-disk-bytes'"`
+	MaxRecords int           `json:"maxRecords" doc:"maximum number of records; default: 100000"`
+	MaxAge     time.Duration `json:"maxAge" doc:"how long a record is kept, such as 168h; default: 720h"`
+	DropOldest bool          `json:"dropOldest" doc:"if true, the oldest records expire when 'maxBytes' or 'maxRecords' is reached; by default, new records are refused with 503"`
+	HoldFiles  bool          `json:"holdFiles" doc:"if true, a file is held if the target refuses some of its rows; by default, the file is imported, and these rows go to the quarantine"`
 }
 
 type settingsKeys struct {
-	Sync        string        `json:"sync" doc:"wait: a response means that the row is on disk; unsafe: in memory. Default wait"`
-	Compression string        `json:"compression" doc:"none, gzip or zstd: of rows that wait; default gzip"`
-	Upload      conditionKeys `json:"upload" doc:"when rows go from local disk to staging: the first condition that is met"`
-	Import      conditionKeys `json:"import" doc:"when rows go from staging to their table"`
+	Sync        string        `json:"sync" doc:"'wait': the server responds when the row is on disk; 'unsafe': when it is in memory. Default: 'wait'"`
+	Compression string        `json:"compression" doc:"compression of waiting rows: none, gzip or zstd; default: gzip"`
+	Upload      conditionKeys `json:"upload" doc:"rows go from local disk to staging when the first of these conditions is met"`
+	Import      conditionKeys `json:"import" doc:"rows go from staging to their table when the first of these conditions is met"`
 }
 
 type conditionKeys struct {
-	Interval time.Duration `json:"interval" doc:"longest wait of a row, such as 30s; default 30s for upload, 1m for import"`
-	Size     byteSize      `json:"size" doc:"stored bytes that wait, such as 5MB; default 5MB and 50MB"`
-	Count    int64         `json:"count" doc:"rows that wait; default 10000 and 50000"`
+	Interval time.Duration `json:"interval" doc:"longest time that a row waits, such as 30s; default: 30s for upload, 1m for import"`
+	Size     byteSize      `json:"size" doc:"stored size of the waiting rows, such as 5MB; default: 5MB for upload, 50MB for import"`
+	Count    int64         `json:"count" doc:"number of waiting rows; default: 10000 for upload, 50000 for import"`
 }
 
-// columnKeys has the keys of a column in the Stream API. Only a template is different: a text.
+// columnKeys has the keys of a column in the Stream API. Only a template is different because it is a text.
 type columnKeys struct {
-	Name          string          `json:"name" doc:"name in the table; required"`
+	Name          string          `json:"name" doc:"name of the column in the table; required"`
 	Type          string          `json:"type" doc:"where the value comes from: uuid, datetime, ip, headers, body, path or template; required"`
-	Path          *string         `json:"path" doc:"field of the event, for type path; \"\" is the whole body"`
-	Template      string          `json:"template" doc:"jsonnet program, for type template"`
-	DefaultValue  json.RawMessage `json:"defaultValue" doc:"value of a path that is missing; without it the event is rejected, or NULL in a typed column"`
-	DefaultOnNull bool            `json:"defaultOnNull" doc:"true uses defaultValue for null too"`
-	RawString     bool            `json:"rawString" doc:"true stores a JSON string without quotes, in a column without dataType"`
+	Path          *string         `json:"path" doc:"field of the event, for type 'path'; \"\" is the whole body"`
+	Template      string          `json:"template" doc:"jsonnet program, for type 'template'"`
+	DefaultValue  json.RawMessage `json:"defaultValue" doc:"value that is used if the path is missing; without it, an untyped column rejects the event, and a typed column is NULL"`
+	DefaultOnNull bool            `json:"defaultOnNull" doc:"if true, 'defaultValue' also replaces null"`
+	RawString     bool            `json:"rawString" doc:"in a column without 'dataType': if true, a JSON string is stored without quotes"`
 	DataType      string          `json:"dataType" doc:"string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes; default: untyped"`
-	Secret        bool            `json:"secret" doc:"true shows *** in place of values in errors and samples"`
+	Secret        bool            `json:"secret" doc:"if true, errors and samples show *** instead of values"`
 	mapping.TypeOptions
 }
 
@@ -154,7 +154,7 @@ func (cfg *serveConfig) readFile(flags *flag.FlagSet, given map[string]bool, get
 		return nil, fmt.Errorf("%s is neither YAML nor JSON: %s: \"forebay help file\" has an example", cfg.file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := parser.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		d.report(&doc, "the file has a second document behind ---, which is not read: write one file for each server")
+		d.report(&doc, "the file has a second document after ---, which is not read: write one file for each server")
 	}
 	d.substitute(&doc, false)
 	cfg.fromFile = map[string]string{}
@@ -205,7 +205,7 @@ func (d *decoder) namedTargets(n *yaml.Node, cfg *serveConfig) {
 		}
 		cfg.targets[key.Value] = text
 	})
-	cfg.fromFile["targets"] = fmt.Sprint(cfg.targets)
+	cfg.fromFile["targets"], d.nodes["targets"] = fmt.Sprint(cfg.targets), n
 	if err := (forebay.Options{Targets: cfg.compileOptions().Targets}).Validate(); err != nil {
 		d.report(n, "%v", err)
 	}
@@ -345,7 +345,7 @@ func (d *decoder) compile(cfg *serveConfig, list []sourceKeys) []forebay.Source 
 	return sources
 }
 
-// near returns the node of a path, or of what is around it.
+// near returns the node of a path, or of the nearest enclosing value.
 func (d *decoder) near(at string) *yaml.Node {
 	for {
 		if n, ok := d.nodes[at]; ok {
@@ -461,7 +461,7 @@ func (d *decoder) sink(cfg *serveConfig, keys sinkKeys, at string) forebay.Sink 
 		if c.Path != nil {
 			column.Path = *c.Path
 		} else if column.Type == mapping.TypePath {
-			d.report(d.near(at), "path is required in a column of type path")
+			d.report(d.near(at), "path is required in a column of type path: add it, such as path: user.id")
 		}
 		if c.Template != "" {
 			column.Template = mapping.TemplateSource{Language: "jsonnet", Content: c.Template}
@@ -471,7 +471,7 @@ func (d *decoder) sink(cfg *serveConfig, keys sinkKeys, at string) forebay.Sink 
 	return s
 }
 
-// problems reports what the compiler of definitions says about a source without sinks, or about one sink, whose path is at.
+// problems reports the compiler's findings about a source without sinks, or about one sink, whose path is at.
 func (d *decoder) problems(s forebay.Source, opts forebay.Options, at string) {
 	_, err := forebay.Compile(s, opts)
 	refused, ok := errors.AsType[*forebay.DefinitionError](err)

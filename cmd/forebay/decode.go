@@ -25,7 +25,7 @@ type mistake struct {
 	text      string
 }
 
-// decoder reads the nodes of a file into structs, by the names of their json tags. It goes on after a mistake.
+// decoder reads the nodes of a file into structs, by the names of their json tags. It continues after a mistake.
 type decoder struct {
 	getenv   func(string) (string, bool)
 	mistakes []mistake
@@ -49,7 +49,7 @@ func cost(n *yaml.Node) int { return 1 + len(n.Value)/100 }
 func (d *decoder) spend(n *yaml.Node) bool {
 	before := d.budget
 	if d.budget -= cost(n); before >= 0 && d.budget < 0 {
-		d.report(n, "the aliases of the file make it too large: write out what they repeat, or use fewer")
+		d.report(n, "the aliases of the file make it too large: write the repeated parts out, or use fewer")
 	}
 	return d.budget >= 0
 }
@@ -112,7 +112,7 @@ func (d *decoder) substitute(n *yaml.Node, isKey bool) {
 		if isKey {
 			if _, reported := d.written[n]; !reported {
 				d.written[n] = written
-				d.report(n, "a key takes no variable: write the key itself")
+				d.report(n, "a key must not be a variable: write the key itself")
 			}
 			return text
 		}
@@ -130,11 +130,11 @@ func (d *decoder) substitute(n *yaml.Node, isKey bool) {
 	})
 }
 
-// hide replaces the values of variables in a message by what the file has. Values of less than four characters are replaced in
-// quotes only: they are parts of other words.
+// hide replaces the values of variables in a message by the text of the file. Values of less than four characters are replaced in
+// quotes only because they are parts of other words.
 func (d *decoder) hide(text string) string {
 	values := slices.SortedFunc(maps.Keys(d.values), func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
-	var pairs []string // the longest first: it may have others in it
+	var pairs []string // the longest first, because it may have others in it
 	for _, value := range values {
 		quoted, written := strconv.Quote(value), d.values[value]
 		if value == "" {
@@ -175,7 +175,7 @@ func kindOfNode(n *yaml.Node) string {
 	return "a single value"
 }
 
-// pairs yields the keys of a mapping, and reports keys that come twice.
+// pairs yields the keys of a mapping, and reports duplicate keys.
 func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		d.report(n, "%s must have keys with values, it is %s", cmp.Or(last(at), "the file"), kindOfNode(n))
@@ -193,7 +193,7 @@ func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Nod
 			continue
 		case d.hasVariable(key):
 			if key != n.Content[i] { // others were reported
-				d.report(n.Content[i], "a key takes no variable: write the key itself")
+				d.report(n.Content[i], "a key must not be a variable: write the key itself")
 			}
 			continue
 		case key.Tag == "!!merge":
@@ -212,7 +212,7 @@ func (d *decoder) pairs(n *yaml.Node, at string, visit func(key, value *yaml.Nod
 // restOfDecimal matches the end of {dataType: decimal(10,2)}, which YAML takes for a key.
 var restOfDecimal = regexp.MustCompile(`^\s*\d+\s*\)$`)
 
-// unknownKey reports a key that does not exist, with the one that was meant if there is one.
+// unknownKey reports a key that does not exist, with the likely intended key if there is one.
 func (d *decoder) unknownKey(key *yaml.Node, known []string) {
 	if restOfDecimal.MatchString(key.Value) {
 		d.report(key, "a comma inside { } ends a value: quote it, as in dataType: \"decimal(10,2)\"")
@@ -247,7 +247,7 @@ func (d *decoder) into(n *yaml.Node, v reflect.Value, at string, depth int) {
 		return
 	}
 	switch {
-	case v.Kind() == reflect.Pointer: // what it points to is counted
+	case v.Kind() == reflect.Pointer: // its target is counted
 	case v.Type() == rawType && !d.spendAll(n, map[*yaml.Node]bool{}), v.Type() != rawType && !d.spend(n):
 		return
 	}
@@ -383,5 +383,5 @@ func join(at, key string) string {
 	return at + "." + key
 }
 
-// last is the end of a path: interval, or columns[2].
+// last is the end of a path, such as interval, or columns[2].
 func last(at string) string { return at[strings.LastIndexByte(at, '.')+1:] }

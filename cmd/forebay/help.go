@@ -49,7 +49,7 @@ func targetsHelp() string {
 	return b.String()
 }
 
-// helpLine writes a form and what it is on one line, or on two if the form is long.
+// helpLine writes a form and its description on one line, or on two if the form is long.
 func helpLine(b *strings.Builder, form, text string) {
 	const width = 44
 	if len(form)+2 > width {
@@ -187,9 +187,10 @@ docs/deploy.md has the formula.
 `
 
 const filesHelp = `
-forebay files lists the files of a sink whose upload or import failed, and acts on them. It calls
-the Stream API of a running server.
+forebay files lists the files whose upload or import failed, and acts on them. It calls the
+Stream API of a running server.
 
+  forebay files list                         lists failing files of all sinks, of this node
   forebay files list shop/orders             lists files, with reason and time of the next try
   forebay files retry shop/orders FILE       tries the file now, after you fixed the cause
   forebay files split shop/orders FILE       imports the file without the refused rows
@@ -230,6 +231,20 @@ Stream API of a running server, or of any node of a cluster.
 replay and discard accept ids, filters or -all, and wait for the end. If you interrupt them, the
 server continues, and you may repeat the command. It works for sources of a configuration file too.
 Flags precede SOURCE/SINK. See docs/quarantine.md.
+`
+
+const eraseHelp = `
+forebay erase removes the records of a person from the quarantines, the archives and the waiting
+rows of a server. It lists the data that remains, and the SQL that deletes the rows in the tables.
+
+  forebay erase -dry-run -text ada@example.com             finds; changes nothing
+  forebay erase -path user.email -value ada@example.com -because 'request 4711'
+  forebay erase -header 'X-User: 4711' -sources shop,web
+  echo ada@example.com | forebay erase -text -             keeps the text out of the shell history
+  forebay erase -config forebay.yaml -text ada@example.com needs a stopped server
+
+A record must meet all conditions that you give. Stop the sender first. You may repeat the command.
+The exit status is 1 if something is left. In a cluster run it on each node. See docs/erase.md.
 `
 
 const giveUpHelp = `
@@ -297,8 +312,8 @@ forebay templates evaluates a jsonnet template for one JSON event, and shows the
 `
 
 const orphansHelp = `
-forebay orphans lists objects that killed processes and abandoned attempts left in buckets. With
--remove it removes them.
+forebay orphans lists objects left in buckets by abandoned attempts and by processes that were
+killed. With -remove it removes them.
 
   forebay orphans -config forebay.yaml  lists open uploads; the server may run
   forebay orphans -staging s3://bucket/wait -target parquet:s3://bucket/lake

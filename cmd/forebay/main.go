@@ -1,4 +1,4 @@
-// Command forebay is Forebay for those who write no Go: it takes events and telemetry over the network and stores them in tables.
+// Command forebay is Forebay for users who write no Go. It accepts events and telemetry over the network and stores them in tables.
 //
 //	cd cmd/forebay && go build .
 //	./forebay demo -target sqlite:demo.db
@@ -70,9 +70,10 @@ func verbs() []verb {
 		{"size", "compute the disk and memory that a data directory or a rate needs", sizeHelp, process.size},
 		{"files", "list files whose upload or import failed; retry, split or discard them", filesHelp, process.files},
 		{"damage", "list the rows that the disk of a running server has lost", damageHelp, process.damage},
-		{"orphans", "list and remove objects that killed processes left in buckets", orphansHelp, process.orphans},
+		{"orphans", "list and remove objects left in buckets by processes that were killed", orphansHelp, process.orphans},
 		{"quarantine", "show, edit, replay and discard rejected records of a running server", quarantineHelp, process.quarantine},
 		{"replay", "map the raw records of an archive into a sink again", replayHelp, process.replay},
+		{"erase", "erase the records of a person, and list the data that remains elsewhere", eraseHelp, process.erase},
 		{"shadow", "try changed columns of a sink on live records, then switch to them", shadowHelp, process.shadow},
 		{"giveup", "abandon the unreadable part of the log of a lost cluster node", giveUpHelp, process.giveUp},
 		{"salvage", "store rows that only the disk of a lost cluster node has", salvageHelp, process.salvage},
@@ -150,8 +151,10 @@ func (p process) unknown(kind, name string, others []string) int {
 	fmt.Fprintf(p.stderr, "forebay: there is no %s %q", kind, name)
 	if near := flagtext.Nearest(name, names); near != "" {
 		fmt.Fprintf(p.stderr, "; do you mean %q?", near)
+	} else {
+		fmt.Fprint(p.stderr, ".")
 	}
-	fmt.Fprintf(p.stderr, " There are %s. \"forebay -h\" shows what they do.\n", strings.Join(names, ", "))
+	fmt.Fprintf(p.stderr, " There are %s. \"forebay -h\" explains them.\n", strings.Join(names, ", "))
 	return wrongUsage
 }
 
@@ -172,7 +175,7 @@ func (p process) size(ctx context.Context, args []string) int {
 	return p.end("size", size.Run(ctx, args, p.stdout, p.stderr), failed)
 }
 
-// environment is what a verb that speaks the Stream API has from this process.
+// environment returns the parts of this process that a verb of the Stream API uses.
 func (p process) environment() api.Environment {
 	return api.Environment{Stdin: p.stdin, Out: p.stdout, Errors: p.stderr, Getenv: func(name string) string {
 		env := &variables{getenv: p.getenv}

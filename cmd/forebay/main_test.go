@@ -237,9 +237,9 @@ func TestFiles(t *testing.T) {
 		{"no variable", "token: ${a-b}", "write ${NAME}"},
 		{"variable of a number", "max-connections: ${WEB_SECRET}", `max-connections is "${WEB_SECRET}": the value of the variable cannot be read`},
 		{"a circle", "sources: [{id: a, sinks: [{columns: [{defaultValue: &a [*a]}]}]}]", "no form in JSON"},
-		{"a variable as a key", "${WEB_SECRET}: 1", "1:1: a key takes no variable"},
-		{"an alias of a variable as a key", "token: &t \"${WEB_SECRET}\"\n*t : 1", "2:1: a key takes no variable"},
-		{"a variable as a key in a value", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: b, table: c, columns: [{name: d, type: path, path: e, defaultValue: {\"${WEB_SECRET}\": 1}}]}]}]", "a key takes no variable"},
+		{"a variable as a key", "${WEB_SECRET}: 1", "1:1: a key must not be a variable"},
+		{"an alias of a variable as a key", "token: &t \"${WEB_SECRET}\"\n*t : 1", "2:1: a key must not be a variable"},
+		{"a variable as a key in a value", "sources: [{id: a, secret: \"${WEB_SECRET}\", sinks: [{id: b, table: c, columns: [{name: d, type: path, path: e, defaultValue: {\"${WEB_SECRET}\": 1}}]}]}]", "a key must not be a variable"},
 		{"a list as a key", "? [dir]\n: x", "1:3: a key must be a single value, it is a list"},
 		{"a merge", "<<: {dir: x}", "1:1: << is not supported"},
 		{"an alias at the top", "dir: &d 127.0.0.1:0\napi-addr: *d", ""},
@@ -321,7 +321,7 @@ func TestDemoWithoutTables(t *testing.T) {
 }
 
 // hangupIgnored is whether the tests began with the signal ignored, which children inherit. A test that runs serve in this process takes
-// the signal, and signal.Ignored no longer tells.
+// the signal, and signal.Ignored no longer reports it.
 var hangupIgnored = signal.Ignored(syscall.SIGHUP)
 
 // A closed terminal ends every verb but serve.

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/messagetest"
 )
 
-// Every mistake of a call gets a message that names the thing, its place and the next step, in words of a user who has no Go program. No
+// Every mistake of a call gets a message that names the thing, its place and the next step, in words of a user without a Go program. No
 // message shows a secret.
 func TestMessagesOfMistakes(t *testing.T) {
 	folder := t.TempDir()
@@ -18,6 +18,12 @@ func TestMessagesOfMistakes(t *testing.T) {
 		"file": "no folder", "notadb.db": "this is no database\n", "tab.yaml": "sources:\n\t- id: web\n", "list.yaml": "- a\n", "empty.yaml": "", "broken.yaml": "sources: [",
 		"typo.yaml": "max-conections: 5\n", "word.yaml": "merge-to: much\n", "jobs.json": `{"api":{"baseUrl":"http://127.0.0.1:1"},"config":{"jbs":[{"endpoint":"x"}]}}`,
 		"nojson.json": "{", "bad.json": "{",
+		"columns.yaml": "sources:\n- id: web\n  secret: 0123456789abcdef\n  sinks:\n  - id: a\n    table: t\n    columns:\n" +
+			"    - {name: b, type: template, template: 'x'}\n    - {name: c, type: path, path: 'a['}\n    - {name: d, type: path, path: a, required: true}\n" +
+			"    - {name: e, type: template, template: 'std.nope(1)'}\n    - {name: f, type: template, template: 'import 1'}\n",
+		"path.yaml":      "sources:\n- id: web\n  secret: 0123456789abcdef\n  sinks:\n  - id: a\n    table: t\n    columns:\n    - {name: e, type: path}\n",
+		"id.yaml":        "sources: [{id: web, secret: 0123456789abcdef, sinks: [{id: a, table: t, columns: [{name: b, type: path, path: x}]}]}]\n",
+		"sample.json":    `{"a":1,`,
 		"partition.yaml": "partition-by: nosuch\nsources: [{id: web, secret: 0123456789abcdef, sinks: [{id: a, table: t, columns: [{name: b, type: body}]}]}]\n",
 		"web.yaml":       "sources: [{id: web, secret: '${WEB_SECRET}', quarantine: {}, sinks: [{id: events, table: events, columns: [{name: body, type: body}]}]}]\n",
 		"unset.yaml":     "sources: [{id: web, secret: '${UNSET_SECRET}'}]\n",
@@ -87,6 +93,17 @@ func TestMessagesOfMistakes(t *testing.T) {
 		{`check -config partition.yaml`, failed, `no table has the column "nosuch"`, `partition-by`, `name a column of type date or timestamp`},
 		{`check -config more.yaml`, failed, `the table has no "more"`, `table "events"`, `or set extend so that the table accepts them`},
 		{`check -config unset.yaml`, wrongUsage, `UNSET_SECRET is not set`, `unset.yaml:1:29`, `set it before the start`},
+		{`check -offline -config columns.yaml`, wrongUsage, `unknown variable: x`, `columns.yaml:8:43: column 1 ("b")`, `write Body("x") for a field of the event`},
+		{`check -offline -config columns.yaml`, wrongUsage, `'[' without ']'`, `columns.yaml:9:35: column 2 ("c")`, `write an index or a quoted key`},
+		{`check -offline -config columns.yaml`, wrongUsage, `applies only to columns with a dataType`, `columns.yaml:10:48: column 3 ("d")`, `remove it`},
+		{`check -offline -config columns.yaml`, wrongUsage, `no member "nope"`, `columns.yaml:11:43: column 4 ("e")`, `use a function of jsonnet`},
+		{`check -offline -config path.yaml`, wrongUsage, `path is required`, `path.yaml:8:7`, `add it, such as path: user.id`},
+		{`check -offline -config id.yaml -sample sample.json`, failed, `not valid JSON: unexpected end at byte 7`, `event 1: column "b"`, `send the whole JSON value`},
+		{`templates -e x`, failed, `unknown variable: x`, `1:1`, `write Body("x") for a field of the event`},
+		{`templates -e Body("a[")`, failed, `'[' without ']'`, `1:1: Body: the path "a["`, `write an index or a quoted key`},
+		{`completion`, wrongUsage, `there is no command`, `"completion".`, `There are serve`},
+		{`size nope`, failed, `is not a data directory`, `nope`, `name the -dir of a server`},
+		{`serve -max-body-bytes 0`, wrongUsage, `is 0`, `-max-body-bytes`, `must be 100 to`},
 		{`demo -n 0`, wrongUsage, `is 0`, `-n`, `must be 1 to`},
 		{`demo -n x`, wrongUsage, `"x"`, `-n`, `want a whole number`},
 		{`demo -bad 101`, wrongUsage, `is 101`, `-bad`, `must be 0 to 100`},
@@ -149,10 +166,22 @@ func TestMessagesOfMistakes(t *testing.T) {
 		{`quarantine get -api API -dir data web/events nosuch`, failed, `has no record "nosuch"`, `sink "events" of source "web"`, `List the quarantine`},
 		{`quarantine discard -api API -dir data web/events nosuch`, failed, `1 of the given ids name no record`, `the quarantine`, `List the quarantine`},
 		{`files discard a/b -reason x`, wrongUsage, `stands after the argument "a/b"`, `-reason`, `put the flags before`},
-		{`files list -api API -dir data`, wrongUsage, `the sink is missing`, `forebay files`, `name it as SOURCE/SINK`},
+		{`files list -all -api API -dir data`, wrongUsage, `the sink is missing`, `forebay files`, `name it as SOURCE/SINK`},
 		{`files retry -api API -dir data web/events nosuch`, failed, `has no file "nosuch"`, `Sink "events" of source "web"`, `List the files again`},
 		{`damage forget a -reason x`, wrongUsage, `stands after the argument "a"`, `-reason`, `put the flags before`},
 		{`damage forget -api API -dir data nosuch`, failed, `no record of damage`, `"nosuch"`, `List the records of damage`},
+		{`erase`, wrongUsage, `nothing says whose records`, `forebay erase`, `give -path and -value`},
+		{`erase -path user.email`, wrongUsage, `belong together`, `-path and -value`, `give both`},
+		{`erase -path a[ -value x`, wrongUsage, `position`, `-path`, `write a path such as`},
+		{`erase -text ab`, wrongUsage, `has 2 bytes`, `-text`, `write more of it`},
+		{`erase -header X-User`, wrongUsage, `no name and value`, `-header`, `write it as`},
+		{`erase -value - -text - -path a`, wrongUsage, `both read the standard input`, `-value and -text`, `on the command line`},
+		{`erase -text -`, wrongUsage, `has no line`, `-text`, `write the text to it`},
+		{`erase -text abc web`, wrongUsage, `unexpected argument`, `"web"`, `flags only`},
+		{`erase -text abc -sources A,b`, wrongUsage, `"A"`, `-sources`, `a-z`},
+		{`erase -text abc -wait soon`, wrongUsage, `"soon"`, `-wait`, `want a duration, such as`},
+		{`erase -text abc -api API -dir data -sources nosuch`, failed, `unknown source`, `"nosuch"`, `correct the id`},
+		{`erase -text abc -api http://SILENT -token x`, failed, `no server answers`, `http://SILENT (-api)`, `is it running?`},
 		{`replay start a/b`, wrongUsage, `needs a name for the run`, `forebay replay`, `-run NAME`},
 		{`replay start -run r -api API -dir data web/events`, failed, `not found`, `sources/web/sinks/events/archive/replay`, `forebay replay start with -config`},
 		{`shadow start a/b -reason x`, wrongUsage, `stands after the argument "a/b"`, `-reason`, `put the flags before`},
@@ -171,7 +200,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		{`quarantine -reason x list a/b`, wrongUsage, `the action is missing`, `forebay quarantine`, `before the flags`},
 		{`damage list -token x y`, wrongUsage, `unexpected argument`, `"y"`, `list has flags only`},
 		{`quarantine edit -api API -dir data -body none web/events id`, failed, `no such file`, `-body: open none`, `name a file`},
-		{`shadow start -token x -definition bad.json a/b`, wrongUsage, `neither a JSON list of columns`, `-definition`, `read the sink over the Stream API`},
+		{`shadow start -token x -definition bad.json a/b`, wrongUsage, `neither a JSON list of columns`, `-definition`, `read the sink through the Stream API`},
 		{`shadow start -token x -definition none.json a/b`, failed, `no such file`, `-definition: open none.json`, `name a file`},
 		{`shadow start -token x -config web.yaml web/zz`, wrongUsage, `has no sink "zz"`, `web.yaml`, `name a sink of the file`},
 		{`replay start -config web.yaml -run r web/events`, wrongUsage, `there is no archive`, `forebay replay`, `-archive, or the key archive`},
@@ -194,6 +223,9 @@ func TestMessagesOfMistakes(t *testing.T) {
 		command := "forebay " + strings.Join(args, " ")
 		if status != tt.status || strings.Contains(out+errs, "hunter2") {
 			t.Errorf("%s\ngot      status %d\n%s%s\nwant     status %d and no secret", command, status, out, errs, tt.status)
+		}
+		if strings.HasPrefix(tt.call, "check -offline") || strings.HasPrefix(tt.call, "templates -e") {
+			errs = "\nforebay" + out + errs // a report, and no log
 		}
 		_, errs, _ = strings.Cut("\n"+errs, "\nforebay") // after the log
 		where := places.Replace(strings.TrimPrefix(tt.where, "forebay"))

@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 )
 
-// A file names further targets, and a sink chooses one: an event becomes a row of SQLite and a line of a folder.
+// A file names further targets, and a sink chooses one. An event becomes a row of SQLite and a line of a folder.
 func TestNamedTargets(t *testing.T) {
 	folder := t.TempDir()
 	file, db, lake := filepath.Join(folder, "forebay.yaml"), filepath.Join(folder, "events.db"), filepath.Join(folder, "lake")
@@ -69,7 +70,7 @@ func TestMistakesOfNamedTargets(t *testing.T) {
 	}
 }
 
-// A reload moves a sink to another target and back while a client sends: each confirmed event is in one of the databases, once. A reload that
+// A reload moves a sink to another target and back while a client sends. Each confirmed event is in one of the databases, once. A reload that
 // changes the targets, or names one that does not exist, changes nothing.
 func TestReloadMovesASink(t *testing.T) {
 	folder := t.TempDir()
@@ -141,5 +142,33 @@ sources:
 	}
 	if text := s.logs.String(); strings.Contains(text, webSecret) {
 		t.Error("a secret is logged")
+	}
+}
+
+// A reload that a table refuses removes the tables that it has created, including those in a named target. Equal names in other targets stay.
+func TestRefusedReloadTakesTablesBack(t *testing.T) {
+	folder := t.TempDir()
+	file, db, lake := filepath.Join(folder, "forebay.yaml"), filepath.Join(folder, "events.db"), filepath.Join(folder, "lake.db")
+	config := func(sinks string) string {
+		return `
+target: sqlite:` + db + `
+targets: {lake: "sqlite:` + lake + `"}
+dir: ` + filepath.Join(folder, "data") + `
+sources: [{id: web, secret: "${WEB_SECRET}", sinks: [
+  {id: a, table: kept, columns: [{name: n, type: body}]}` + sinks + `]}]
+`
+	}
+	write(t, file, config(""))
+	s := serve(t, secrets(), "-config", file, "-otlp-grpc", "off", "-otlp-http", "off")
+	write(t, file, config(`,
+  {id: b, table: kept, target: lake, columns: [{name: n, type: body}]},
+  {id: c, table: fresh, target: lake, columns: [{name: n, type: body}]},
+  {id: d, table: kept, columns: [{name: other, type: body}]}`))
+	s.hangUp()
+	s.waitLog("configuration not reloaded", 1)
+	s.stop()
+	const tables = "SELECT name FROM sqlite_master WHERE name IN ('kept', 'fresh')"
+	if a, b := textsOf(t, db, tables), textsOf(t, lake, tables); !slices.Equal(a, []string{"kept"}) || len(b) > 0 {
+		t.Errorf("the databases have the tables %q and %q, want one table in the first\n%s", a, b, &s.logs)
 	}
 }

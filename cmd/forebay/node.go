@@ -32,7 +32,7 @@ type nodeFlags struct {
 	secret string
 }
 
-// secretVariable has the secret of the servers, which is no flag: other users of a machine can see flags.
+// secretVariable has the secret of the servers, which is no flag, because other users of a machine can see flags.
 const secretVariable = "FOREBAY_CLUSTER_SECRET"
 
 // clusterSection is the key of the file that has the flags of [nodeFlags], without the prefix clusterPrefix.
@@ -43,16 +43,16 @@ const (
 
 func (f *nodeFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&f.node, "node", "", "cluster node name; must never change (default no cluster; e.g. a)")
-	flags.StringVar(&f.listen, "cluster-listen", "", "address of the NATS server of this node, HOST:PORT (default none; e.g. 10.0.0.1:6222)")
+	flags.StringVar(&f.listen, "cluster-listen", "", "address of this node's NATS server, HOST:PORT (default none; e.g. 10.0.0.1:6222)")
 	flags.StringVar(&f.advertise, "cluster-advertise", "", "address at which other nodes reach -cluster-listen, if it differs, HOST:PORT (default -cluster-listen; e.g. node-a:6222)")
-	flags.StringVar(&f.peers, "cluster-peers", "", "-cluster-listen of all 3, 5 or 7 nodes with a server, separated by commas (default none; e.g. a:6222,b:6222,c:6222)")
-	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "file with the secret of the servers, at least 16 characters, equal on all nodes (default the variable "+secretVariable+"; e.g. secret.txt)")
-	flags.Int64Var(&f.maxStore, "cluster-max-store", 0, "bytes that the logs of this node may reserve on disk; each log reserves 1 GiB (default 17179869184, 16 GiB; e.g. 34359738368)")
+	flags.StringVar(&f.peers, "cluster-peers", "", "-cluster-listen addresses of all 3, 5 or 7 nodes that run a server, comma-separated (default none; e.g. a:6222,b:6222,c:6222)")
+	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "file with the secret that all nodes share, at least 16 characters (default the variable "+secretVariable+"; e.g. secret.txt)")
+	flags.Int64Var(&f.maxStore, "cluster-max-store", 0, "bytes that logs may reserve on this node's disk; each log reserves up to 1 GiB (default 17179869184, 16 GiB; e.g. 34359738368)")
 	flags.StringVar(&f.nats, "nats", "", "comma-separated URLs of existing NATS servers; replaces -cluster-listen and -cluster-peers (default none; e.g. nats://n1:4222)")
-	flags.StringVar(&f.natsCredentials, "nats-credentials", "", "file with the credentials of the user of -nats, made by nsc (default none; e.g. forebay.creds)")
-	flags.StringVar(&f.cert, "cluster-cert", "", "PEM file with the certificate of this node, for TLS between nodes or to -nats (default none; e.g. node.pem)")
-	flags.StringVar(&f.key, "cluster-key", "", "PEM file with the key of -cluster-cert (default none; e.g. node-key.pem)")
-	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the authorities of the certificates of other servers (default the trust store of the machine; e.g. ca.pem)")
+	flags.StringVar(&f.natsCredentials, "nats-credentials", "", "file with the credentials of the -nats user, created by nsc (default none; e.g. forebay.creds)")
+	flags.StringVar(&f.cert, "cluster-cert", "", "PEM file with this node's certificate, for TLS between nodes or to -nats (default none; e.g. node.pem)")
+	flags.StringVar(&f.key, "cluster-key", "", "PEM file with the private key for -cluster-cert (default none; e.g. node-key.pem)")
+	flags.StringVar(&f.ca, "cluster-ca", "", "PEM file with the CA certificates for other servers (default the trust store of the machine; e.g. ca.pem)")
 }
 
 // isNodeFlag reports whether a flag belongs to the section of the file.
@@ -68,7 +68,7 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 // leastSecret is the length of the secret of the servers.
 const leastSecret = 16
 
-// checkNode returns what is wrong with the flags of a node, without opening anything. Each problem is a [*server.FlagError].
+// checkNode returns the problems of a node's flags, without opening anything. Each problem is a [*server.FlagError].
 func (cfg *serveConfig) checkNode() (problems []error) {
 	f := &cfg.nodeFlags
 	wrong := func(text string, flags ...string) { problems = append(problems, server.WrongFlags(text, flags...)) }
@@ -202,12 +202,12 @@ func (cfg *serveConfig) checkShared() (problems []error) {
 	const forRows = "s3://BUCKET/PREFIX, gs://, azblob://, or dir: and a folder that all nodes share"
 	if cfg.target == "" {
 		problems = append(problems, server.WrongFlags("is required with -node: all nodes store their rows in the same tables. Write "+forTables, "target", "node"))
-	} else if k, rest, err := cfg.kindOf(); err == nil { // the error is one of the places
-		if k.local != nil && k.local(rest) {
-			problems = append(problems, server.WrongFlags("is a database of one machine, which the other nodes cannot use: write "+forTables, "target", "node"))
-		}
-		if cfg.isPrivate(rest) {
-			problems = append(problems, server.WrongFlags("is in the data directory, which each node has for itself: write "+forTables, "target", "node"))
+	} else if why := cfg.notShared(&cfg.places); why != "" {
+		problems = append(problems, server.WrongFlags("is "+why+": write "+forTables, "target", "node"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.targets)) {
+		if why := cfg.notShared(cfg.named(cfg.targets[name])); why != "" {
+			problems = append(problems, server.WrongFlags(fmt.Sprintf("has the target %q, which is %s: write %s", name, why, forTables), "targets", "node"))
 		}
 	}
 	if cfg.staging == "" {
@@ -219,6 +219,20 @@ func (cfg *serveConfig) checkShared() (problems []error) {
 		problems = append(problems, server.WrongFlags("is in the data directory, which each node has for itself: write "+forRows, "archive", "node"))
 	}
 	return problems
+}
+
+// notShared says why not all nodes can use a target. It is empty if they can.
+func (cfg *serveConfig) notShared(p *places) string {
+	k, rest, err := p.kindOf()
+	switch {
+	case err != nil: // one of the problems of the places
+		return ""
+	case k.local != nil && k.local(rest):
+		return "a database of one machine, which the other nodes cannot use"
+	case cfg.isPrivate(rest):
+		return "in the data directory, which each node has for itself"
+	}
+	return ""
 }
 
 // isPrivate reports whether a place is a folder below the data directory.

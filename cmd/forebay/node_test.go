@@ -67,6 +67,8 @@ func TestMistakesOfANode(t *testing.T) {
 		{"target: parquet:s3://tables", "target: iceberg:/srv/lake", "1:9: target is a database of one machine"},
 		{"target: parquet:s3://tables", "target: dir:data/tables", "1:9: target is in the data directory"},
 		{"target: parquet:s3://tables", "target: parquet:x/../data/lake", "1:9: target is in the data directory"},
+		{"cluster:", "targets: {lake: 'sqlite:/srv/lake.db'}\ncluster:", `4:10: targets has the target "lake", which is a database of one machine, which the other nodes cannot use: write postgres://`},
+		{"cluster:", "targets: {lake: 'parquet:data/lake'}\ncluster:", `4:10: targets has the target "lake", which is in the data directory`},
 		{"staging: s3://staging", "staging: dir:data/staging", "2:10: staging is in the data directory"},
 		{"cluster:", "archive: dir:data/raw\ncluster:", "4:10: archive is in the data directory"},
 		{"cluster:", "cluster: a\nother:", "4:10: cluster must have keys with values"},
@@ -91,6 +93,7 @@ func TestMistakesOfANode(t *testing.T) {
 	for _, text := range []string{
 		clusterFile,
 		strings.Replace(clusterFile, "parquet:s3://tables", "postgres://me@host/x", 1),
+		strings.Replace(clusterFile, "cluster:", "targets: {lake: 'parquet:s3://lake'}\ncluster:", 1),
 		strings.Replace(clusterFile, "parquet:s3://tables", "iceberg:https://catalog/v1?warehouse=w", 1),
 		strings.NewReplacer("parquet:s3://tables", "dir:/srv/shared/tables", "s3://staging", "dir:/srv/shared/staging").Replace(clusterFile),
 		strings.Replace(clusterFile, "listen: 10.0.0.1:6222", "listen: 0.0.0.0:6222\n  advertise: 10.0.0.1:6222\n  cert: a.pem\n  key: a.key\n  ca: ca.pem\n  secret-file: secret", 1),
@@ -125,10 +128,10 @@ func TestFilesOfANode(t *testing.T) {
 	}
 }
 
-// clusterPatience is how long a test of processes waits for one condition: an election takes 4 to 9 s, a lease 12 s.
+// clusterPatience is how long a test of processes waits for one condition. An election takes 4 to 9 s, a lease 12 s.
 const clusterPatience = 90 * time.Second
 
-// addresses returns addresses that nobody listens at.
+// addresses returns addresses without a listener.
 func addresses(t *testing.T, n int) []string {
 	t.Helper()
 	free, err := porttest.Addresses(n)
@@ -138,7 +141,7 @@ func addresses(t *testing.T, n int) []string {
 	return free
 }
 
-// apiCall calls the Stream API of a process and decodes the answer.
+// apiCall calls the Stream API of a process and decodes the response.
 func (s *serving) apiCall(method, path, body string, answer any) error {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.addr["api"]+path, strings.NewReader(body))
 	if err != nil {
@@ -184,7 +187,7 @@ type apiTask struct {
 	Status, Error, URL string
 }
 
-// change makes a change by the Stream API of a node, and waits for its task at another one.
+// change makes a change by the Stream API of a node, and waits for its task at a different node.
 func change(t *testing.T, at, other *serving, method, path, body string) {
 	t.Helper()
 	var task apiTask
@@ -201,7 +204,7 @@ func change(t *testing.T, at, other *serving, method, path, body string) {
 	})
 }
 
-// nodeState is the answer of /readiness-check.
+// nodeState is the response of /readiness-check.
 type nodeState struct {
 	Node, Instance, Missing string
 	Ready                   bool
@@ -278,8 +281,8 @@ func TestServeCluster(t *testing.T) {
 	}
 }
 
-// loseFirst awaits that the nodes are ready, and kills the first one while clients send to all, so that another one takes its rows over: the table in folder has each
-// acknowledged event once. Then it ends the others.
+// loseFirst waits until the nodes are ready, and kills the first one while clients send to all, so that another node takes over its rows. The
+// table in folder has each acknowledged event once. Then it ends the other nodes.
 func loseFirst(t *testing.T, nodes []*serving, folder string) {
 	t.Helper()
 	for _, node := range nodes {
@@ -317,7 +320,7 @@ func loseFirst(t *testing.T, nodes []*serving, folder string) {
 		for c := range 2 {
 			clients.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					id := fmt.Sprintf("%d-%d-%d", i, c, n) // each attempt has one of its own
+					id := fmt.Sprintf("%d-%d-%d", i, c, n) // each attempt has its own id
 					if status, _ := node.post("ingest", "/"+path, `{"id":"`+id+`"}`); status == http.StatusOK {
 						mu.Lock()
 						acknowledged[id] = i
@@ -384,7 +387,7 @@ func loseFirst(t *testing.T, nodes []*serving, folder string) {
 		return nil
 	})
 	t.Logf("%d events were acknowledged, %d by the node that was lost; all are in the table", len(acknowledged), taken(0))
-	// All are stopped at once, so the last one may have no majority of servers. It has nothing to write any more.
+	// All are stopped at once, so the last one may have no majority of servers. It has nothing left to write.
 	for _, node := range nodes[1:] {
 		if err := node.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)

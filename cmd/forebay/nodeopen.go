@@ -17,10 +17,10 @@ import (
 	"github.com/forebay/forebay/internal/program/server"
 )
 
-// clusterMissing says that the program was built without the cluster; empty: it has it.
+// clusterMissing says that the program was built without the cluster. Empty means that it has it.
 const clusterMissing = ""
 
-// openNode returns the function that opens the node; nil without -node. It reads the files of the flags, all of them before the first
+// openNode returns the function that opens the node, or nil without -node. It reads the files of the flags, all of them before the first
 // error.
 func (cfg *serveConfig) openNode(logger *slog.Logger) (func(context.Context, server.NodeOptions) (server.Node, error), error) {
 	f := &cfg.nodeFlags
@@ -50,7 +50,7 @@ func (cfg *serveConfig) openNode(logger *slog.Logger) (func(context.Context, ser
 		}
 	}
 	if local := filepath.Join(cfg.Dir, "local"); exists(local) {
-		problems = append(problems, fmt.Errorf("-dir: %s has the rows of a server without -node, which a node does not read: let that server move them to their tables, then give the node a folder of its own", cfg.Dir))
+		problems = append(problems, fmt.Errorf("-dir: %s has the rows of a server without -node, which a node does not read: let that server move them to their tables, then give the node a separate folder", cfg.Dir))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func listenOTLP(cfg *serveConfig, eng *forebay.Engine, events http.Handler, logg
 		}
 		listener, err := server.Listen(l.name, l.addr)
 		if err != nil && cfg.Optional[l.name] {
-			logger.Warn("OTLP port not open", "flag", "-"+l.name, "address", l.addr, "cause", err, "next", "free the port, or choose another with the flag")
+			logger.Warn("OTLP port not open", "flag", "-"+l.name, "address", l.addr, "cause", err, "next", "free the port, or set a different one")
 			skipped = err
 			continue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,19 +22,20 @@ import (
 type targetKind struct {
 	// prefixes begin the texts of this kind.
 	prefixes []string
-	// form shows how to write such a text, and summary says what it gives.
+	// form shows how to write such a text, and summary describes the target.
 	form, summary string
 	// ages is set if the target can remove rows by their age, but for tables in a bucket.
 	ages bool
-	// addresses is set if the target takes addresses with "://", and refuses those that it cannot use.
+	// addresses is set if the target accepts addresses with "://", and refuses unusable addresses.
 	addresses bool
-	// local reports whether a text without its prefix is a database of one machine, which the nodes of a cluster cannot all use; nil: none is.
+	// local reports whether a text without its prefix is a database of one machine, which the nodes of a cluster cannot all use. Nil means that none
+	// is.
 	local func(rest string) bool
-	// limits is a target that is not open, for its driver.Limiter; nil: it has none.
+	// limits is a target that is not open, for its driver.Limiter. Nil means that it has none.
 	limits driver.Target
-	// keys is a struct of the options for -target-options; nil: it has none.
+	// keys is a struct of the options for -target-options. Nil means that it has none.
 	keys any
-	// missing is the build tag without which this program lacks the target; "": it has it.
+	// missing is the build tag without which this program lacks the target. Empty means that it has it.
 	missing string
 	// prepare checks the text of a target without its prefix, and the options. It opens nothing. The errors have no secret of the text.
 	prepare func(rest string, f targetFlags) (opener, []error)
@@ -42,13 +44,13 @@ type targetKind struct {
 // opener opens a target that was checked.
 type opener func() (*store.Store, error)
 
-// targetFlags are the flags that only some targets take: the options of tables in folders, and those of one kind.
+// targetFlags are the flags that only some targets take: the options of tables in folders, and the options of one kind.
 type targetFlags struct {
 	dir.TablesOptions
 	options targetOptions
 }
 
-// refuse returns a problem for each flag that is set and not among those that are taken. why goes on behind its name.
+// refuse returns a problem for each flag that is set and not in taken. The message is the flag's name followed by why.
 func (f targetFlags) refuse(why string, taken ...string) (problems []error) {
 	for _, one := range []struct {
 		name string
@@ -63,7 +65,7 @@ func (f targetFlags) refuse(why string, taken ...string) (problems []error) {
 	return problems
 }
 
-// forFolders refuses those that a database does not take.
+// forFolders refuses the flags that a database does not take.
 func (f targetFlags) forFolders() []error {
 	return f.refuse("is for tables in folders: leave it out, or use -target dir:FOLDER or parquet:FOLDER", "keep-for")
 }
@@ -82,10 +84,10 @@ func always(string) bool { return true }
 
 // duckdbKeys are the options of a DuckDB target.
 type duckdbKeys struct {
-	MemoryLimit byteSize      `json:"memoryLimit" doc:"memory of DuckDB for imports and queries, such as 512MB; default 80 % of the machine's"`
-	Threads     int           `json:"threads" doc:"threads of DuckDB; default one for each core"`
-	KeepIDs     time.Duration `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 2160h, below zero: forever"`
-	KeepBy      []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
+	MemoryLimit byteSize      `json:"memoryLimit" doc:"memory that DuckDB uses for imports and queries, such as 512MB; default: 80% of the machine's memory"`
+	Threads     int           `json:"threads" doc:"number of DuckDB threads; default: one per core"`
+	KeepIDs     time.Duration `json:"keepIds" doc:"how long to remember the ids of imported files; must exceed your longest outage; default: 2160h; negative means forever"`
+	KeepBy      []string      `json:"keepBy" doc:"columns that determine a row's age; rows older than '-keep-for' are removed"`
 }
 
 // icebergKind has the parts of the kind that a program without Iceberg contains too.
@@ -104,20 +106,20 @@ func isCatalogAddress(rest string) bool {
 
 // icebergKeys are the options of an Iceberg target.
 type icebergKeys struct {
-	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it is absent; default forebay"`
-	Bloom         []string      `json:"bloom" doc:"columns of type string that are searched for single values, such as [trace]: engines then skip the row groups of merged files without the value"`
-	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot stays after a newer one, except the newest 10; default 10m, below zero: forever"`
-	KeepOrphans   time.Duration `json:"keepOrphans" doc:"how long a data file of a killed process stays, longer than any import takes; default 72h, below zero: forever"`
-	KeepIDs       time.Duration `json:"keepIds" doc:"how long the ids of an engine that imports nothing are remembered; default 2160h, below zero: forever"`
+	Namespace     string        `json:"namespace" doc:"namespace of the tables, which is created if it does not exist; default: forebay"`
+	Bloom         []string      `json:"bloom" doc:"'string' columns, such as [trace], with Bloom filters in merged files, which speed up queries for a single value"`
+	KeepSnapshots time.Duration `json:"keepSnapshots" doc:"how long a snapshot is kept after it is replaced; the newest 10 are always kept; default: 10m; negative means forever"`
+	KeepOrphans   time.Duration `json:"keepOrphans" doc:"how long to keep data files left by processes that were killed; must be longer than any import; default: 72h; negative means forever"`
+	KeepIDs       time.Duration `json:"keepIds" doc:"how long to remember the ids of an engine that has stopped importing; default: 2160h; negative means forever"`
 }
 
 // stagingKind is a kind of staging that -staging can name.
 type stagingKind struct {
 	prefixes      []string
 	form, summary string
-	// check returns what is wrong with a text, with its prefix, and opens nothing. The error has no secret of the text.
+	// check returns the fault of a text, with its prefix, and opens nothing. The error contains no secret of the text.
 	check func(text string) error
-	// open opens the staging of a text. closer may be nil. The error has no secret of the text.
+	// open opens the staging of a text. closer may be nil. The error contains no secret of the text.
 	open func(text string) (staging driver.Staging, closer func() error, err error)
 }
 
@@ -138,7 +140,7 @@ type places struct {
 
 func (p *places) register(flags *flag.FlagSet) {
 	flags.StringVar(&p.target, "target", "", "where the tables are; \"forebay help targets\" lists the forms (default dir:DIR/tables; e.g. sqlite:events.db)")
-	flags.StringVar(&p.options.text, "target-options", "", "options of the target as YAML or JSON; in the file a mapping (default none; e.g. '{lockTimeout: 5s}')")
+	flags.StringVar(&p.options.text, "target-options", "", "options of the target as YAML or JSON; in the configuration file, a mapping (default none; e.g. '{lockTimeout: 5s}')")
 	flags.StringVar(&p.staging, "staging", "", "where rows wait for their table; \"forebay help targets\" lists the forms (default dir:DIR/staging; e.g. s3://bucket/wait)")
 }
 
@@ -194,7 +196,7 @@ func (p *places) kindOf() (targetKind, string, error) {
 		if !ok {
 			continue
 		}
-		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.addresses && !strings.ContainsAny(scheme, ":/?@") { // nobody wants a folder with the name s3:
+		if scheme, _, ok := strings.Cut(rest, "://"); ok && !k.addresses && !strings.ContainsAny(scheme, ":/?@") { // a folder with the name s3: is surely a mistake
 			return targetKind{}, "", server.WrongValue("target", "%s takes no %s:// address: -staging takes a bucket, and so does -target parquet:s3://BUCKET/PREFIX", k.form, scheme)
 		}
 		return k, rest, nil
@@ -219,7 +221,7 @@ func (p *places) prepare(folder string) (opener, []error) {
 	return k.prepare(rest, f)
 }
 
-// checkStaging returns what is wrong with the place of a flag that takes the forms of -staging, without opening it.
+// checkStaging returns the fault in the place of a flag that takes the forms of -staging, without opening it.
 func checkStaging(flag, text string) error {
 	for _, k := range stagingKinds() {
 		if _, ok := cutPrefix(text, k.prefixes); ok {
@@ -263,7 +265,7 @@ func (p *places) check(folder string) (problems []error) {
 	return problems
 }
 
-// open opens what the flags name. folder is the data directory.
+// open opens the places that the flags name. folder is the data directory.
 func (p *places) open(folder string) (*store.Store, error) {
 	if err := errors.Join(p.check(folder)...); err != nil {
 		return nil, err
@@ -318,9 +320,12 @@ func (p *places) openNamed(st *store.Store) error {
 			return fmt.Errorf("target %q: %w", name, driver.HintUnreachable(err))
 		}
 		if st.Targets == nil {
-			st.Targets = map[string]driver.Target{}
+			st.Targets, st.Drops = map[string]driver.Target{}, map[string]func(context.Context, string) error{}
 		}
 		st.Targets[name] = one.Target
+		if one.Drop != nil {
+			st.Drops[name] = one.Drop
+		}
 		before := *st
 		st.Closer = func() error { return errors.Join(before.Close(), one.Close()) }
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// The tables of flags and keys in docs/forebay.md say what the code says.
+// The tables of flags and keys in docs/forebay.md match the code.
 func TestReference(t *testing.T) {
 	page := filepath.Join("..", "..", "docs", "forebay.md")
 	content, err := os.ReadFile(page)
@@ -36,21 +37,24 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// optionDocs are the keys of mapping.TypeOptions, which has no texts of its own.
+// quoted are the names in a text that the page shows as code. A tag cannot contain backquotes.
+var quoted = regexp.MustCompile(`'(-?[a-zA-Z]+(?:[ _-][a-z]+)*)'`)
+
+// optionDocs are the keys of mapping.TypeOptions, whose fields have no doc tags.
 var optionDocs = map[string]string{
-	"required":        "true rejects an event whose value is null or missing; otherwise NULL",
-	"emptyIsNull":     "true takes the empty text as NULL",
-	"epoch":           "s, ms, us or ns: a timestamp takes numbers in this unit, and an int64 takes times and stores such a number",
-	"assumeUtc":       "true reads times without a zone as UTC, in a timestamp, or in a date with fromTimestamp",
-	"clampLeapSecond": "true stores a leap second as the microsecond before it, in the same types",
-	"fromTimestamp":   "true lets a date accept the values of a timestamp",
+	"required":        "if true, events whose value is null or missing are rejected; by default, NULL is stored",
+	"emptyIsNull":     "if true, empty text is stored as NULL",
+	"epoch":           "'s', 'ms', 'us' or 'ns': a timestamp also accepts numbers in this unit since 1970, and an int64 also accepts times and stores them in this unit",
+	"assumeUtc":       "in a timestamp, or a date with 'fromTimestamp': if true, times without a zone are read as UTC",
+	"clampLeapSecond": "in the same types: if true, a leap second is stored as the microsecond before it",
+	"fromTimestamp":   "in a date: if true, the values of a timestamp are accepted",
 	"notBefore":       "earliest timestamp or date",
 	"notAfter":        "latest timestamp or date",
-	"round":           "true rounds a decimal that has more digits",
-	"parseText":       "true makes json read a text as a document",
-	"anyKind":         "true lets a string take objects and arrays, as compact JSON",
-	"elsePath":        "a second field, for a path that is null or missing, in a typed column",
-	"elseArrival":     "true stores the arrival time if a timestamp, or an int64 with epoch, is null or missing",
+	"round":           "if true, decimals with too many digits after the point are rounded",
+	"parseText":       "in a 'json' column: if true, text is parsed as a JSON document",
+	"anyKind":         "in a 'string' column: if true, objects and arrays are stored as compact JSON",
+	"elsePath":        "in a typed column: path that is used if the value at 'path' is null or missing",
+	"elseArrival":     "in a timestamp, a date with 'fromTimestamp', or an int64 with 'epoch': if true, the arrival time replaces a null or missing value",
 }
 
 func reference() string {
@@ -95,7 +99,7 @@ func reference() string {
 				if doc == "" {
 					doc = optionDocs[key]
 				}
-				fmt.Fprintf(&b, "| `%s` | %s |\n", key, doc)
+				fmt.Fprintf(&b, "| `%s` | %s |\n", key, quoted.ReplaceAllString(doc, "`$1`"))
 			}
 		}
 	}

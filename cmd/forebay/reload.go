@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,11 +17,11 @@ import (
 type definitions struct {
 	eng    *forebay.Engine
 	logger *slog.Logger
-	// current are the sources that are in force; nil before the first.
+	// current are the sources that are in force, or nil before the first.
 	current []forebay.Source
 }
 
-// apply replaces the sources as a whole: if one cannot be defined, all are as before. Events are taken meanwhile, by the old or by the
+// apply replaces the sources as a whole. If one cannot be defined, all are as before. Events are taken meanwhile, by the old or by the
 // new definition of their source.
 func (d *definitions) apply(ctx context.Context, next []forebay.Source) (err error) {
 	var compiled []*forebay.Definition
@@ -34,7 +33,7 @@ func (d *definitions) apply(ctx context.Context, next []forebay.Source) (err err
 		compiled = append(compiled, c)
 	}
 	opts := forebay.ApplyOptions{Creation: "config-" + strings.ToLower(rand.Text())}
-	if d.current != nil { // at the start a sink whose table refuses new columns goes on with the last accepted ones
+	if d.current != nil { // at the start a sink whose table refuses new columns continues with the last accepted columns
 		opts.Refuse = func(p forebay.TableProblem) bool { return !p.Known }
 	}
 	done := 0
@@ -47,7 +46,7 @@ func (d *definitions) apply(ctx context.Context, next []forebay.Source) (err err
 		}
 	}()
 	for _, c := range compiled {
-		if _, err := d.eng.Apply(ctx, c, opts); err != nil {
+		if _, err := c.Apply(ctx, opts); err != nil {
 			return err
 		}
 		done++
@@ -73,26 +72,26 @@ func (d *definitions) restore(ctx context.Context, changed, next []forebay.Sourc
 			problems = append(problems, d.eng.Remove(ctx, source.ID))
 		}
 	}
-	used := map[string]bool{}
+	type table struct{ target, id string }
+	used := map[table]bool{}
 	for _, source := range d.current {
 		if _, ok := d.eng.Source(source.ID); !ok { // it was removed already
 			problems = append(problems, d.eng.Define(ctx, source))
 		}
 		for _, s := range source.Sinks {
-			used[s.Table.ID] = used[s.Table.ID] || s.Table.Target == ""
+			used[table{s.Table.Target, s.Table.ID}] = true
 		}
 	}
-	tables := map[string]bool{}
+	var tables []forebay.Table
 	for _, source := range next {
 		for _, s := range source.Sinks {
-			if s.Table.Target == "" && !used[s.Table.ID] { // tables of named targets have no mark
-				tables[s.Table.ID] = true
+			if key := (table{s.Table.Target, s.Table.ID}); !used[key] {
+				used[key] = true
+				tables = append(tables, s.Table)
 			}
 		}
 	}
-	if d.eng.CanUncreate() && len(tables) > 0 {
-		problems = append(problems, d.eng.Uncreate(ctx, creation, slices.Sorted(maps.Keys(tables))...))
-	}
+	problems = append(problems, d.eng.Uncreate(ctx, creation, tables...))
 	if err := errors.Join(problems...); err != nil {
 		return fmt.Errorf("the former sources could not be restored completely: %w", err)
 	}
@@ -150,7 +149,7 @@ func compare(before, after []forebay.Source) (added, changed, removed []string) 
 	return added, changed, removed
 }
 
-// refuse answers requests to reload where there is nothing to reload.
+// refuse rejects requests to reload if there is nothing to reload.
 func (p process) refuse(ctx context.Context, logger *slog.Logger) {
 	for {
 		select {

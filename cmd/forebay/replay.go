@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/program/replay"
 )
 
-// replay replays over the Stream API, or with sources of a file in an engine of this process.
+// replay replays through the Stream API, or with sources of a file in an engine of this process.
 func (p process) replay(ctx context.Context, args []string) int {
 	named := func(arg string) bool {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -82,7 +82,7 @@ func (p process) replayInto(ctx context.Context, cfg *serveConfig, source, sink 
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	// All sources are defined, so that what waits for the others goes on too.
+	// All sources are defined, so that waiting rows of the others continue too.
 	if err := (&definitions{eng: eng, logger: logger}).apply(ctx, cfg.sources); err != nil {
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
@@ -90,7 +90,7 @@ func (p process) replayInto(ctx context.Context, cfg *serveConfig, source, sink 
 	o.Progress = func(r forebay.ReplayProgress) { shown.Show(r.Records, r.Stored) }
 	done, err := eng.Sink(source, sink).Replay(ctx, o)
 	if err != nil {
-		return fmt.Errorf("%d records were read before, and %d stored; the same -run goes on there: %w", done.Records, done.Stored, err)
+		return fmt.Errorf("%d records were read before, and %d stored; the same -run continues there: %w", done.Records, done.Stored, err)
 	}
 	if err := eng.Flush(ctx, source, sink); err != nil {
 		return fmt.Errorf("the run is done, but its rows are not in their table yet; the server brings them there: %w", err)

@@ -30,11 +30,11 @@ type serveConfig struct {
 	// archive is where sources keep their raw records, and archiveFor how long.
 	archive    string
 	archiveFor time.Duration
-	// fromFile are the values of flags that the file has, by name; see parseServe.
+	// fromFile are the values of flags that the file has, by name. See parseServe.
 	fromFile map[string]string
 	// needsOTLP is set if the server has no use without a port of OTLP.
 	needsOTLP bool
-	// sources come from the file; nil if it has none.
+	// sources come from the file, or nil if it has none.
 	sources []forebay.Source
 	// telemetry names the tables of each source that has columns of otlpflat, for views.
 	telemetry []otlpflat.ViewOptions
@@ -45,28 +45,28 @@ func (cfg *serveConfig) register(flags *flag.FlagSet) {
 	cfg.places.register(flags)
 	cfg.nodeFlags.register(flags)
 	flags.StringVar(&cfg.file, "config", "", "YAML or JSON file with flags and sources; flags and environment take precedence (default none; e.g. forebay.yaml)")
-	flags.StringVar(&cfg.archive, "archive", "", "where sources with \"archive: true\" keep raw records, a place as for -staging (default none; e.g. s3://bucket/raw)")
+	flags.StringVar(&cfg.archive, "archive", "", "location of the raw records of sources with \"archive: true\"; same forms as -staging (default none; e.g. s3://bucket/raw)")
 	duration.Var(flags, &cfg.archiveFor, "archive-keep-for", 0, "age at which raw records are removed, a duration (default never; e.g. 90d)")
-	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address of OTLP over gRPC, HOST:PORT, or off (e.g. 0.0.0.0:4317)")
-	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "address of OTLP over HTTP in addition to -addr, HOST:PORT, or off (e.g. 0.0.0.0:4318)")
+	flags.StringVar(&cfg.otlpGRPC, "otlp-grpc", "127.0.0.1:4317", "address for OTLP over gRPC, HOST:PORT, or off (e.g. 0.0.0.0:4317)")
+	flags.StringVar(&cfg.otlpHTTP, "otlp-http", "127.0.0.1:4318", "additional address for OTLP over HTTP, HOST:PORT, or off (e.g. 0.0.0.0:4318)")
 }
 
-// parseServe reads flags, then the environment, then the file: the first that has a value wins. The error joins everything that is
+// parseServe reads flags, then the environment, then the file. The first that has a value wins. The error joins everything that is
 // wrong.
 func (p process) parseServe(name string, args []string, more func(*flag.FlagSet)) (*serveConfig, error) {
 	return p.parse(name, args, verbFlags{register: more})
 }
 
-// verbFlags are what a verb adds to the flags of serve. Each may be nil.
+// verbFlags are the additions of a verb to the flags of serve. Each may be nil.
 type verbFlags struct {
 	register func(*flag.FlagSet)
 	// complete may set further flags before all are checked. given names the flags that the command line or the environment has set.
 	complete func(cfg *serveConfig, given map[string]bool) error
-	// rest gets the arguments after the flags; nil: there must be none.
+	// rest gets the arguments after the flags. Nil means that there must be none.
 	rest *[]string
 }
 
-// parse is parseServe for a verb with flags of its own.
+// parse is parseServe for a verb with additional flags.
 func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig, error) {
 	cfg := new(serveConfig)
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
@@ -95,7 +95,7 @@ func (p process) parse(name string, args []string, verb verbFlags) (*serveConfig
 	} else if flags.NArg() > 0 {
 		problems = append(problems, fmt.Errorf("unexpected argument %q: flags begin with a dash", flags.Arg(0)))
 	}
-	var read *decoder // of the file; nil: there is none, or it cannot be read
+	var read *decoder // of the file, nil if there is none, or it cannot be read
 	if cfg.file != "" {
 		var err error
 		if read, err = cfg.readFile(flags, given, env.lookup); err != nil {
@@ -159,7 +159,7 @@ func changed(before, after map[string]string) []string {
 
 func (p process) serve(ctx context.Context, args []string) int {
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // here alone: other verbs end when their terminal is closed
+	signal.Notify(hangups, syscall.SIGHUP) // here alone, because other verbs end when their terminal is closed
 	defer signal.Stop(hangups)
 	p.reload = hangups
 	cfg, err := p.parseServe("serve", args, nil)
@@ -169,7 +169,7 @@ func (p process) serve(ctx context.Context, args []string) int {
 	return p.end("serve", p.serveConfig(ctx, args, cfg), failed)
 }
 
-// warn logs what check would report of the sources of the file without asking the target. Defining the sources asks it.
+// warn logs the problems that check would report for the sources of the file without asking the target. Defining the sources asks it.
 func (cfg *serveConfig) warn(logger *slog.Logger) {
 	tables, err := cfg.sinkTables()
 	if err != nil {
@@ -204,7 +204,7 @@ func (p process) serveConfig(ctx context.Context, args []string, cfg *serveConfi
 	}
 	defer func() { err = errors.Join(err, meters.Shutdown(context.WithoutCancel(ctx))) }()
 	parts := server.Parts{
-		Target: st.Target, Targets: st.Targets, Staging: st.Staging, Archive: archive, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop,
+		Target: st.Target, Targets: st.Targets, Staging: st.Staging, Archive: archive, StagingText: cfg.staging, Inspect: "forebay inspect", DropTable: st.Drop, DropTables: st.Drops,
 		Meter: meters.Meter("github.com/forebay/forebay"), Metrics: metrics, Logger: logger,
 		OpenNode: node,
 	}

@@ -54,7 +54,7 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// serve returns when the server takes requests, on free ports.
+// serve returns when the server accepts requests, on free ports.
 func serve(t *testing.T, env []string, args ...string) *serving {
 	t.Helper()
 	return start(t, env, "serve", args...)
@@ -109,7 +109,7 @@ func (s *serving) awaitReady() {
 	go func() { _, _ = io.Copy(io.Discard, s.lines) }() // a full pipe would stop the server
 }
 
-// stop ends the server as a service manager does; every row is then in its table.
+// stop ends the server as a service manager does. Every row is then in its table.
 func (s *serving) stop() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
@@ -175,7 +175,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// The server of a file takes events and telemetry on all its addresses, and keeps the secrets out of its log.
+// The server of a file accepts events and telemetry on all its addresses, and keeps the secrets out of its log.
 func TestServeFile(t *testing.T) {
 	folder := t.TempDir()
 	file, db := filepath.Join(folder, "forebay.yaml"), filepath.Join(folder, "events.db")
@@ -258,7 +258,7 @@ func TestCommandsOfTheClusterPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, commands, ok := strings.Cut(string(page), "Any node creates a source, and all nodes accept its events:\n\n```sh\n")
+	_, commands, ok := strings.Cut(string(page), "Create a source on any node, and all nodes accept its events:\n\n```sh\n")
 	commands, _, ok2 := strings.Cut(commands, "```\n")
 	if !ok || !ok2 {
 		t.Fatal("docs/cluster.md does not show how to create a source")
@@ -315,8 +315,8 @@ func sourceAddress(t *testing.T, s *serving, token string) string {
 	return m[1]
 }
 
-// A configuration is reloaded while a client sends without a pause: every event that was confirmed is in the tables once, a wrong file
-// changes nothing, and what cannot change is named.
+// A configuration is reloaded while a client sends without a pause. Every event that was confirmed is in the tables once, a wrong file
+// changes nothing, and a setting that cannot change is named.
 func TestReloadUnderLoad(t *testing.T) {
 	folder := t.TempDir()
 	file, db := filepath.Join(folder, "forebay.yaml"), filepath.Join(folder, "events.db")
@@ -388,7 +388,7 @@ sources:
 		reload(config("- {name: broken, type: pth}", ""), "configuration not reloaded", 2*i+1)
 		reload(config(extra(i), "max-connections: 77"), "cannot change while the server runs: max-connections", i+1)
 	}
-	// The table refuses another type: nothing of the file counts, also not the new source before it.
+	// The table refuses another type, so nothing of the file counts, also not the new source before it.
 	other := strings.Replace(config("", ""), "sources:\n", "sources:\n  - {id: first, secret: \"${WEB_SECRET}\", sinks: [{id: s, table: first, columns: [{name: b, type: body}]}]}\n", 1)
 	reload(strings.Replace(other, "path: n, dataType: string", "path: extra, dataType: int64", 1), "configuration not reloaded", 2*good+1)
 	if status, _ := s.post("ingest", "/stream/1/first/"+webSecret, `{}`); status != http.StatusNotFound {
@@ -413,7 +413,7 @@ sources:
 	s.waitLog("sources=3", 1)
 	stop()
 	clients.Wait()
-	s.hangUp() // the server ends beside it
+	s.hangUp() // the server ends meanwhile
 	s.stop()
 	if rows, different := rowsOf(t, db, "events"), rowsOf(t, db, "(SELECT DISTINCT n FROM events)"); rows != different || rows < sent || rows > sent+senders || sent == 0 {
 		t.Errorf("%d events were confirmed; the table has %d rows, %d different", sent, rows, different)

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// The console of a server shows the last rows of a table of each of these targets, with their types and NULL, and a query that has an order if the target
-// knows one.
+// The console of a server shows the last rows of a table of each of these targets, with their types and NULL, and a query that has an order.
 func TestConsoleShowsRows(t *testing.T) {
-	for target, order := range map[string]string{"parquet:lake": "", "sqlite:events.db": "ORDER BY rowid DESC LIMIT 20"} {
+	for target, order := range map[string]string{"parquet:lake": "ORDER BY filename DESC, file_row_number DESC LIMIT 20", "sqlite:events.db": "ORDER BY rowid DESC LIMIT 20"} {
 		t.Run(target, func(t *testing.T) { consoleShowsRows(t, target, order) })
 	}
 }

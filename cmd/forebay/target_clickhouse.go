@@ -20,6 +20,9 @@ func clickhouseTarget() targetKind {
 		prepare: func(rest string, f targetFlags) (opener, []error) {
 			var keys clickhouseKeys
 			problems := append(f.refuse("is for tables in folders: leave it out, or use partitionBy and ttl of -target-options"), f.options.read(&keys)...)
+			if keys.OrderBy == nil {
+				keys.OrderBy = f.options.orderBy
+			}
 			opts := clickhouse.Options{
 				OrderBy: keys.OrderBy, PartitionBy: keys.PartitionBy, TTL: keys.TTL, Engine: keys.Engine, Cluster: keys.Cluster, NativeJSON: keys.NativeJSON,
 				BlockBytes: int64(keys.BlockBytes), Window: keys.Window, LazySync: keys.LazySync,
@@ -38,16 +41,16 @@ func clickhouseTarget() targetKind {
 
 // clickhouseKeys are the options of a target in ClickHouse.
 type clickhouseKeys struct {
-	OrderBy     []string `json:"orderBy" doc:"columns of the ordering key of new tables, such as [tenant, at]. Columns that a table lacks are ignored. Default: the first required column of type timestamp or date"`
+	OrderBy     []string `json:"orderBy" doc:"columns of the ordering key of new tables, such as [tenant, at]. Columns that a table lacks are ignored. Default: the first required column of type 'timestamp' or 'date'"`
 	PartitionBy string   `json:"partitionBy" doc:"SQL expression for the partition of a row in new tables, such as toYYYYMM(at)"`
-	TTL         string   `json:"ttl" doc:"SQL expression for the time at which rows of new tables expire, such as at + INTERVAL 90 DAY. Its columns must be required"`
-	Engine      string   `json:"engine" doc:"engine of new tables, such as ReplicatedMergeTree; default MergeTree"`
+	TTL         string   `json:"ttl" doc:"SQL expression for the time at which rows of new tables expire, such as at + INTERVAL 90 DAY. It may use only required columns"`
+	Engine      string   `json:"engine" doc:"engine of new tables, such as ReplicatedMergeTree; default: MergeTree"`
 	Cluster     string   `json:"cluster" doc:"name of the ClickHouse cluster. Tables are created and changed on all of its servers"`
-	NativeJSON  bool     `json:"nativeJson" doc:"true creates json columns with the type JSON, which reorders keys and drops null. Default: String"`
-	BlockBytes  byteSize `json:"blockBytes" doc:"uncompressed size of the rows that become visible together. The server keeps them in memory until they are stored. Default 256MB"`
-	Window      int      `json:"window" doc:"number of blocks that a table without replication remembers, so that it ignores repeated blocks. Default 10000"`
-	LazySync    bool     `json:"lazySync" doc:"true does not set fsync_after_insert, so a power cut may lose the imports of the last seconds"`
-	TokenFile   string   `json:"tokenFile" doc:"file with a JSON Web Token, which is read for each request. The address then has no user"`
+	NativeJSON  bool     `json:"nativeJson" doc:"if true, 'json' columns are created with the type 'JSON', which reorders keys and drops null values. Default: 'String'"`
+	BlockBytes  byteSize `json:"blockBytes" doc:"uncompressed size of the rows that become visible together. The server keeps them in memory until they are stored. Default: 256MB"`
+	Window      int      `json:"window" doc:"number of recent blocks that a table without replication remembers, to ignore repeated blocks. Default: 10000"`
+	LazySync    bool     `json:"lazySync" doc:"if true, fsync_after_insert is not set, so a power failure may lose imports from the last few seconds"`
+	TokenFile   string   `json:"tokenFile" doc:"file with a JSON Web Token, which is read for each request. With this key, omit the user from the address"`
 }
 
 // openClickHouse opens the target, which is also the reader.

@@ -23,12 +23,12 @@ import (
 	"github.com/forebay/forebay/internal/program/store"
 )
 
-// catalogSecrets are the properties of a catalog that come from the environment, by the name of their variable.
+// catalogSecrets are the properties of a catalog that are read from the environment, by the name of their variable.
 func catalogSecrets() map[string]string {
 	return map[string]string{"ICEBERG_TOKEN": "token", "ICEBERG_CREDENTIAL": "credential"}
 }
 
-// catalogKeys are what the address of a catalog may have behind the question mark: namespace, and properties of iceberg-go.
+// catalogKeys are the keys that a catalog's address may have after the question mark: namespace, and properties of iceberg-go.
 func catalogKeys() []string {
 	return []string{
 		"warehouse", "namespace", "prefix", "scope", "audience", "resource", "oauth2-server-uri",
@@ -82,7 +82,7 @@ func catalogProperties(address string) (iceberglib.Properties, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errors.New("what is behind the ? of the catalog's address cannot be read: write NAME=VALUE, with & between them and % as %25")
+		return nil, errors.New("the part after the ? of the catalog's address cannot be read: write NAME=VALUE, with & between them and % as %25")
 	}
 	props, plain := iceberglib.Properties{}, u.User == nil
 	for key, values := range query {
@@ -91,7 +91,7 @@ func catalogProperties(address string) (iceberglib.Properties, error) {
 	}
 	if !plain {
 		return nil, fmt.Errorf("the address of the catalog has a password, or a parameter twice or that it cannot have: it takes %s; "+
-			"a secret is set in the environment, as ICEBERG_TOKEN or ICEBERG_CREDENTIAL=ID:SECRET, and those of the bucket as its vendor's tools read them",
+			"a secret is set in the environment, as ICEBERG_TOKEN or ICEBERG_CREDENTIAL=ID:SECRET, and the secrets of the bucket as its vendor's tools read them",
 			strings.Join(catalogKeys(), ", "))
 	}
 	u.RawQuery, u.Fragment = "", ""

@@ -30,16 +30,16 @@ func mysqlTarget() targetKind {
 
 // mysqlKeys are the options of a target in MySQL or MariaDB.
 type mysqlKeys struct {
-	Keys          map[string][]string `json:"keys" doc:"columns of the primary key of tables, by name, such as {orders: [id]}: a row replaces the one with its key"`
-	NativeJSON    bool                `json:"nativeJson" doc:"true makes json columns of new tables in MySQL of the type JSON, which changes documents a little"`
-	InsertOnly    bool                `json:"insertOnly" doc:"true sends rows by INSERT even if the server accepts LOAD DATA LOCAL"`
-	MaxConns      int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
-	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
-	KeepIDs       time.Duration       `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 8760h, at least 720h"`
-	TrustTriggers bool                `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
-	LazyLog       bool                `json:"lazyLog" doc:"true accepts a server with innodb_flush_log_at_trx_commit other than 1, which may lose the imports of its last second in a crash"`
-	KeepBy        []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
-	Indexes       [][]string          `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`
+	Keys          map[string][]string `json:"keys" doc:"primary key columns of tables, by table name, such as {orders: [id]}; a new row replaces the row with the same key"`
+	NativeJSON    bool                `json:"nativeJson" doc:"if true, 'json' columns in MySQL are created with the type 'JSON', which does not preserve documents exactly"`
+	InsertOnly    bool                `json:"insertOnly" doc:"if true, rows are sent with INSERT even if the server accepts LOAD DATA LOCAL"`
+	MaxConns      int                 `json:"maxConns" doc:"maximum number of connections; each import uses one; default: 8"`
+	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it fails and is retried later; default: 10s"`
+	KeepIDs       time.Duration       `json:"keepIds" doc:"how long to remember the ids of imported files; must exceed your longest outage; default: 8760h, minimum 720h"`
+	TrustTriggers bool                `json:"trustTriggers" doc:"if true, rows for which a trigger raises an error go to the quarantine; by default, the whole file is held"`
+	LazyLog       bool                `json:"lazyLog" doc:"if true, Forebay accepts a server whose innodb_flush_log_at_trx_commit is not 1; if it crashes, it may lose imports from the last second"`
+	KeepBy        []string            `json:"keepBy" doc:"columns that determine a row's age; rows older than '-keep-for' are removed"`
+	Indexes       [][]string          `json:"indexes" doc:"indexes of new tables, such as [[trace, at], [at]]; a table gets only the indexes whose columns it has"`
 }
 
 // openMySQL opens the target, and separate connections for the reader.

@@ -51,11 +51,11 @@ func parquetTarget() targetKind {
 
 // parquetKeys are the options of a Parquet target.
 type parquetKeys struct {
-	Compression string   `json:"compression" doc:"codec of new parts: zstd, snappy or none; default zstd"`
-	Bloom       []string `json:"bloom" doc:"columns of type string that are searched for single values, such as [trace]: engines then skip the row groups without the value"`
-	RowGroup    int64    `json:"rowGroup" doc:"rows of a row group, the unit in which engines skip and share work; default 131072"`
-	Scratch     string   `json:"scratch" doc:"folder for the files that are being imported into a bucket; default the temporary folder of the system"`
-	PartSize    byteSize `json:"partSize" doc:"size of the parts in which a large file is sent to a bucket, of which four are in memory; default 8MB, at least 5MB"`
+	Compression string   `json:"compression" doc:"codec of new parts: zstd, snappy or none; default: zstd"`
+	Bloom       []string `json:"bloom" doc:"'string' columns, such as [trace], with Bloom filters, which speed up queries for a single value"`
+	RowGroup    int64    `json:"rowGroup" doc:"rows per row group, the unit in which query engines skip rows and divide work; default: 131072"`
+	Scratch     string   `json:"scratch" doc:"folder for files that are being imported into a bucket; default: the system's temporary folder"`
+	PartSize    byteSize `json:"partSize" doc:"size of the parts in which a large file is sent to a bucket; memory holds four parts at a time; default: 8MB, minimum 5MB"`
 }
 
 // parquetReader reads the parts of tables.

@@ -33,18 +33,18 @@ func postgresTarget() targetKind {
 
 // postgresKeys are the options of a PostgreSQL target.
 type postgresKeys struct {
-	Schema        string              `json:"schema" doc:"schema of the tables, which must exist; default public"`
-	Keys          map[string][]string `json:"keys" doc:"columns of the primary key of tables, by name, such as {orders: [id]}: a row replaces the one with its key"`
-	JSONB         bool                `json:"jsonb" doc:"true makes json columns of new tables jsonb, which changes documents a little"`
-	MaxConns      int                 `json:"maxConns" doc:"greatest number of connections, one an import; default 8"`
-	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it is repeated later; default 10s"`
-	KeepIDs       time.Duration       `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 8760h, at least 720h"`
-	TrustTriggers bool                `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
-	KeepBy        []string            `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
-	Indexes       [][]string          `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`
+	Schema        string              `json:"schema" doc:"schema of the tables, which must exist; default: public"`
+	Keys          map[string][]string `json:"keys" doc:"primary key columns of tables, by table name, such as {orders: [id]}; a new row replaces the row with the same key"`
+	JSONB         bool                `json:"jsonb" doc:"if true, 'json' columns are created with the type 'jsonb', which does not preserve documents exactly"`
+	MaxConns      int                 `json:"maxConns" doc:"maximum number of connections; each import uses one; default: 8"`
+	LockTimeout   time.Duration       `json:"lockTimeout" doc:"how long an import waits for a lock before it fails and is retried later; default: 10s"`
+	KeepIDs       time.Duration       `json:"keepIds" doc:"how long to remember the ids of imported files; must exceed your longest outage; default: 8760h, minimum 720h"`
+	TrustTriggers bool                `json:"trustTriggers" doc:"if true, rows for which a trigger raises an error go to the quarantine; by default, the whole file is held"`
+	KeepBy        []string            `json:"keepBy" doc:"columns that determine a row's age; rows older than '-keep-for' are removed"`
+	Indexes       [][]string          `json:"indexes" doc:"indexes of new tables, such as [[trace, at], [at]]; a table gets only the indexes whose columns it has"`
 }
 
-// openPostgres opens the target, and a pool of its own for the reader.
+// openPostgres opens the target, and a separate pool for the reader.
 func openPostgres(address string, opts postgres.Options) (*store.Store, error) {
 	target, err := postgres.Open(address, opts)
 	if err != nil {

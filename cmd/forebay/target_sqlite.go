@@ -32,13 +32,13 @@ func sqliteTarget() targetKind {
 
 // sqliteKeys are the options of a SQLite target.
 type sqliteKeys struct {
-	LockTimeout   time.Duration `json:"lockTimeout" doc:"how long a call waits for a different writer of the file before it is retried later; default 5s"`
-	StallTimeout  time.Duration `json:"stallTimeout" doc:"how long an import waits for bytes of staging, while no other program can write; default 10s"`
-	MaxWAL        byteSize      `json:"maxWal" doc:"size from which on the write-ahead log is emptied; default 64MB"`
-	KeepIDs       time.Duration `json:"keepIds" doc:"how long to remember ids of imported files; must exceed your longest outage; default 2160h, below zero: forever"`
-	TrustTriggers bool          `json:"trustTriggers" doc:"true sends rows for which a trigger raises an error to the quarantine; default: the file is held"`
-	KeepBy        []string      `json:"keepBy" doc:"columns that tell the time of a row: with the flag keep-for, older rows are removed"`
-	Indexes       [][]string    `json:"indexes" doc:"columns of indexes of new tables, such as [[trace, at], [at]]: a table gets each index of whose columns it has all"`
+	LockTimeout   time.Duration `json:"lockTimeout" doc:"how long a call waits for another writer of the file before it fails and is retried later; default: 5s"`
+	StallTimeout  time.Duration `json:"stallTimeout" doc:"how long an import, which blocks other writers of the file, waits for bytes from staging; default: 10s"`
+	MaxWAL        byteSize      `json:"maxWal" doc:"size of the write-ahead log at which it is emptied; default: 64MB"`
+	KeepIDs       time.Duration `json:"keepIds" doc:"how long to remember the ids of imported files; must exceed your longest outage; default: 2160h; negative means forever"`
+	TrustTriggers bool          `json:"trustTriggers" doc:"if true, rows for which a trigger raises an error go to the quarantine; by default, the whole file is held"`
+	KeepBy        []string      `json:"keepBy" doc:"columns that determine a row's age; rows older than '-keep-for' are removed"`
+	Indexes       [][]string    `json:"indexes" doc:"indexes of new tables, such as [[trace, at], [at]]; a table gets only the indexes whose columns it has"`
 }
 
 // sqliteAdvice says what to do about a file that cannot be opened.
@@ -67,7 +67,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// openSQLite opens the target, and a pool of its own for the reader.
+// openSQLite opens the target, and a separate pool for the reader.
 func openSQLite(rest string, opts sqlite.Options) (*store.Store, error) {
 	path, err := filepath.Abs(rest)
 	if err != nil {

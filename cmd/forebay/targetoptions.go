@@ -11,12 +11,14 @@ import (
 	"github.com/forebay/forebay/internal/program/server"
 )
 
-// targetOptions are options that one kind of target has: the value of -target-options, or the key of the file.
+// targetOptions are options that one kind of target has, the value of -target-options, or the key of the file.
 type targetOptions struct {
 	// keepBy is the default of the option keepBy of a database.
 	keepBy []string
 	// indexes is the default of the option indexes of a database.
 	indexes [][]string
+	// orderBy is the default of the option orderBy of ClickHouse.
+	orderBy []string
 	// bloom is the default of the option bloom of Parquet and Iceberg.
 	bloom []string
 	// text is the value of the flag or of its variable.
@@ -39,12 +41,12 @@ func (d *decoder) targetOptions(n *yaml.Node, given map[string]bool, cfg *serveC
 		return
 	}
 	var value any
-	_ = n.Decode(&value)                   // read reports what is wrong
+	_ = n.Decode(&value)                   // read reports errors
 	cfg.fromFile[name] = fmt.Sprint(value) // in the order of the keys
 	cfg.options.node, cfg.options.decoder = n, d
 }
 
-// read reads the options into a struct of keys; nil: the target has none. What is wrong in a file becomes a mistake of the file.
+// read reads the options into a struct of keys. Nil means that the target has none. What is wrong in a file becomes a mistake of the file.
 func (o targetOptions) read(keys any) (problems []error) {
 	d, n := o.decoder, o.node
 	if n == nil {
@@ -88,8 +90,8 @@ func (o targetOptions) wrong(key, format string, args ...any) []error {
 	return nil
 }
 
-// explain returns what a driver says about an address and options. Its text names the field of an option first, behind the name of the
-// driver. showsValue is set if it may have a part of the address.
+// explain returns a driver's findings about an address and options. Its text names the field of an option first, after the name of the
+// driver. showsValue is set if it may contain a part of the address.
 func (f targetFlags) explain(err error, keys any, showsValue bool) []error {
 	if err == nil {
 		return nil
@@ -111,7 +113,7 @@ func (f targetFlags) explain(err error, keys any, showsValue bool) []error {
 	return []error{&server.FlagError{Flags: []string{"target"}, Text: "cannot be used: " + err.Error(), ShowsValue: showsValue}}
 }
 
-// indexesOr returns the indexes of a database: the ones that its option names, else the default.
+// indexesOr returns the indexes of a database, which are the indexes that its option names, else the default.
 func (f targetFlags) indexesOr(named [][]string) [][]string {
 	if named == nil {
 		return f.options.indexes
@@ -119,7 +121,7 @@ func (f targetFlags) indexesOr(named [][]string) [][]string {
 	return named
 }
 
-// bloomOr returns the columns with Bloom filters: the ones that the option names, else the default.
+// bloomOr returns the columns with Bloom filters, which are the columns that the option names, else the default.
 func (f targetFlags) bloomOr(named []string) []string {
 	if named == nil {
 		return f.options.bloom

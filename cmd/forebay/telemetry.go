@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ It prints the environment variables for an exporter. docs/telemetry.md describes
 queries, and the configuration of a Collector.
 `
 
-// telemetryFlags are the flags of the verb otlp beside those of serve.
+// telemetryFlags are the flags of the verb otlp in addition to the flags of serve.
 type telemetryFlags struct {
 	secret string
 	every  time.Duration
@@ -46,7 +47,7 @@ const (
 	// secretFile and viewsFile are in the data directory.
 	secretFile, viewsFile = "otlp-secret", "views.sql"
 	dayOfTelemetry        = 24 * time.Hour
-	// receivedAt is a column of each table, by which databases remove old rows: the clock of a sender may be wrong.
+	// receivedAt is a column of each table, by which databases remove old rows, because the clock of a sender may be wrong.
 	receivedAt = "ReceivedAt"
 )
 
@@ -79,8 +80,9 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 	cfg.needsOTLP, cfg.Optional["addr"] = true, !given["addr"]
 	cfg.options.bloom = []string{"TraceId"}
 	cfg.options.indexes = [][]string{{"TraceId", "Timestamp"}, {"Timestamp"}, {"MetricName", "TimeUnix"}}
+	cfg.options.orderBy = []string{"ServiceName", "MetricName", "Timestamp", "TimeUnix"}
 	_, bucket := cutPrefix(strings.TrimPrefix(cfg.target, "parquet:"), bucketSchemes())
-	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the error comes from the check of the places
+	if k, _, err := cfg.kindOf(); err == nil && k.ages && !bucket && !given["keep-for"] { // the check of the places returns the error
 		cfg.Tables.KeepFor = dayOfTelemetry
 	}
 	if !given["min-import-interval"] {
@@ -155,6 +157,12 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 		cfg.options.read(&keys) // which was checked
 		of.Schema = keys.Schema
 		of.Dialect, use = otlpflat.PostgreSQL, fmt.Sprintf("psql -f '%s'", file)
+	case kind == "clickhouse" || kind == "mysql":
+		of.Schema = databaseOf(rest)
+		of.Dialect, use = otlpflat.ClickHouse, fmt.Sprintf("clickhouse-client --queries-file '%s'", file)
+		if kind == "mysql" {
+			of.Dialect, use = otlpflat.MySQL, fmt.Sprintf("mysql < '%s'", file)
+		}
 	default:
 		return "", "", nil
 	}
@@ -171,6 +179,16 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 		statements = append(statements, more...)
 	}
 	return strings.Join(append(statements, ""), ";\n\n"), use, nil
+}
+
+// databaseOf returns the database of the address of a server, whose kind is cut off. The address may name several hosts.
+func databaseOf(address string) string {
+	address, _, _ = strings.Cut(strings.TrimPrefix(address, "//"), "?")
+	_, name, _ := strings.Cut(address, "/")
+	if decoded, err := url.PathUnescape(name); err == nil {
+		return decoded
+	}
+	return name
 }
 
 // writeViews writes the file with the views, if there are any, and returns how to use it.
@@ -278,7 +296,7 @@ func addressOf(ready, name string) string {
 	return ""
 }
 
-// afterLine writes a text behind the first line that passes.
+// afterLine writes a text after the first line that passes.
 type afterLine struct {
 	out  io.Writer
 	text func(line string) string

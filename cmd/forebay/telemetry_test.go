@@ -94,7 +94,7 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// The defaults of the verb fit the target, and what is given wins.
+// The defaults of the verb fit the target, and given values win.
 func TestOTLPFlags(t *testing.T) {
 	p := process{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), getenv: func(name string) (string, bool) {
 		if name == "FOREBAY_OTLP_SECRET" {
@@ -122,6 +122,8 @@ func TestOTLPFlags(t *testing.T) {
 		{"-target postgres://me@db/x", "postgres://me@db/x", 24 * time.Hour, "json_array_elements", "psql -f 'v.sql'"},
 		{"-target sqlite:t.db -keep-for 1h", "sqlite:t.db", time.Hour, "CREATE VIEW", "sqlite3 -init 'v.sql' 't.db'"},
 		{"-target sqlite:t.db -keep-for 0s", "sqlite:t.db", 0, `json_each(t."Events")`, "sqlite3 -init 'v.sql' 't.db'"},
+		{"-target clickhouse://me:a%2Fb@h1:8123,h2:8123/my%2Ddb?tls=true -target-options {\"engine\":\"ReplicatedMergeTree\"}", "clickhouse://me:a%2Fb@h1:8123,h2:8123/my%2Ddb?tls=true", 0, "CREATE VIEW `my-db`.`otel_logs`", "clickhouse-client --queries-file 'v.sql'"},
+		{"-target mysql://me@db/x -keep-for 1h", "mysql://me@db/x", time.Hour, "CREATE OR REPLACE VIEW `x`.`otel_logs`", "mysql < 'v.sql'"},
 		{"-target iceberg:lake", "iceberg:lake", 0, "", ""},
 		{"-target parquet:s3://bucket/x", "parquet:s3://bucket/x", 0, "", ""},
 	} {

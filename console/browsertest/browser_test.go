@@ -27,16 +27,16 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// startWithin is the time that the browser gets to start, and perTest what each test has: starting takes most on a loaded machine, and
+// startWithin is the time that the browser gets to start, and perTest the time of each test. Starting takes most on a loaded machine, and
 // must not count for the test that happens to be the first.
 const (
 	startWithin = 90 * time.Second
 	perTest     = 90 * time.Second
-	// toReport is kept of perTest: a wait that fails ends before the tab does, so that it can show the page.
+	// toReport is kept of perTest. A wait that fails ends before the tab does, so that it can show the page.
 	toReport = 5 * time.Second
 )
 
-// program is the browser of this process, which all tests share. Each has a context of its own in it.
+// program is the browser of this process, which all tests share. Each test has a separate context in it.
 type program struct {
 	mu     sync.Mutex
 	ctx    context.Context
@@ -106,7 +106,7 @@ func (p *program) run() error {
 	return nil
 }
 
-// tab is one page in a context of its own, without cookies.
+// tab is one page in a separate context, without cookies.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -116,7 +116,7 @@ type tab struct {
 	complaints, asked []string
 }
 
-// newTab checks at the end of the test that the page has not complained, and has asked one origin alone. Tests of failures name what they expect.
+// newTab checks at the end of the test that the page has not complained, and sent requests to one origin only. Tests of failures list their complaints.
 func newTab(t *testing.T, expected ...string) *tab {
 	t.Helper()
 	return newTabFor(t, perTest, expected...)
@@ -251,7 +251,7 @@ func (b *tab) until(condition string) {
 	}
 }
 
-// waitFor waits for what happens outside of the page.
+// waitFor waits for a condition outside of the page.
 func (b *tab) waitFor(what string, ok func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -298,7 +298,7 @@ func (b *tab) press(keys string) {
 
 func newEngine(t *testing.T, sources int, sinks int) *forebay.Engine {
 	t.Helper()
-	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{MaxSources: max(sources, 100)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func newConsole(t *testing.T, eng *forebay.Engine, opts console.Options) *consol
 	return c
 }
 
-// serve must be called before newTab, so that the tab is closed first: its stream would hold up the server.
+// serve must be called before newTab, so that the tab is closed first. Its stream would hold up the server.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(h)

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// newCatalog has a sink web/events with two versions: the second one has a template, and a hostile user and description.
+// newCatalog has a sink web/events with two versions. The second one has a template, and a hostile user and description.
 func newCatalog(t *testing.T) (*forebay.Engine, *catalog.Catalog) {
 	t.Helper()
 	folder := t.TempDir()
@@ -32,7 +32,7 @@ func newCatalog(t *testing.T) (*forebay.Engine, *catalog.Catalog) {
 		ID: "web", Name: "Web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{ID: "events", Name: "Events", TableID: "in.c-web.events", Columns: columns}},
 	})
 	if err == nil {
-		_, err = cat.Wait(t.Context(), task.ID)
+		_, err = task.Wait(t.Context())
 	}
 	if err == nil {
 		task, err = cat.UpdateSink(catalog.By{Type: "user", UserName: hostile[:48]}, "web", "events", catalog.SinkPatch{
@@ -40,12 +40,43 @@ func newCatalog(t *testing.T) (*forebay.Engine, *catalog.Catalog) {
 		})
 	}
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatal(task, err)
 	}
 	return eng, cat
+}
+
+// Definitions are shown 50 at a time. A page that is no longer there shows the last one.
+func TestDefinitionsByPage(t *testing.T) {
+	eng, cat := newCatalog(t)
+	spec := catalog.SourceSpec{ID: "many", Name: "Many", Type: forebay.HTTP}
+	for i := range 59 {
+		id := "s" + itoa(10+i)
+		spec.Sinks = append(spec.Sinks, catalog.SinkSpec{ID: id, Name: id, TableID: "in.c-many." + id, Columns: mapping.Columns{mapping.UUID("id")}})
+	}
+	task, err := cat.CreateSource(catalog.By{Type: "user", UserName: "anna"}, spec)
+	if err == nil {
+		task, err = task.Wait(t.Context())
+	}
+	if err != nil || task.Status != catalog.Succeeded {
+		t.Fatal(task, err)
+	}
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
+	b := newTab(t)
+	b.live(url)
+	b.press("gd")
+	const lines = `[...document.querySelectorAll("section[data-page=defs] table.cards")][0].tBodies[0].rows.length`
+	b.until(lines + " === 50")
+	b.text("1–50 of 62")
+	b.choose("Next")
+	b.until(lines + " === 12")
+	b.text("51–62 of 62")
+	eval[bool](b, `location.hash = "#/defs?skip=400", true`)
+	b.until(lines + ` === 12 && location.hash.includes("400")`)
+	b.choose("Previous")
+	b.until(lines + ` === 50 && !location.hash.includes("skip")`)
 }
 
 // Versions, the difference and the way back, at the width of a desk and of a phone.
@@ -83,7 +114,7 @@ func TestDefinitionsPage(t *testing.T) {
 		eval[bool](b, `(() => { const f = document.getElementById("d-filter"); f.value = `+quoted(text)+`; f.dispatchEvent(new Event("input")); return true })()`)
 		b.until(fmt.Sprintf(`document.querySelectorAll('section[data-page=defs] tr[data-key^="web"]').length === %d`, found))
 	}
-	filter("anna", 1) // who has made the source; somebody else has changed the sink
+	filter("anna", 1) // the user who made the source, and a different user has changed the sink
 	filter("nobody", 0)
 	b.text("No definition matches the filter.")
 	filter("", 2)

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/console"
 )
 
-// Verify runs from the page and its outcome is shown, beside room, memory and the nodes of a cluster, of which one is away and one has a
+// Verify runs from the page, which shows its outcome with room, memory and the nodes of a cluster, of which one is away and one has a
 // damaged instance. Names of strangers are text.
 func TestHealthPage(t *testing.T) {
 	eng := newEngine(t, 2, 2)
@@ -20,7 +20,7 @@ func TestHealthPage(t *testing.T) {
 	nodes := func(context.Context) ([]catalog.Node, error) {
 		return []catalog.Node{
 			{Name: "a", Instance: "a-0_x", Epoch: 3, Ready: true, LogBytes: 1 << 20, LogMaxBytes: 64 << 20, Adopted: []string{"c-0_old"}},
-			{Name: "b", Instance: "b-0_x", Epoch: 1, Missing: "it does not answer", Damaged: []string{"b-0_lost"}},
+			{Name: "b", Instance: "b-0_x", Epoch: 1, Missing: "it does not respond", Damaged: []string{"b-0_lost"}},
 			{Name: "<img src=x onerror=window.owned=1>", Missing: "<b>bold</b>"},
 		}, nil
 	}
@@ -30,13 +30,13 @@ func TestHealthPage(t *testing.T) {
 	b.press("gh")
 	b.until(`document.documentElement.dataset.page === "health"`)
 	b.text("Ready: records are taken.")
-	b.text("Nobody has verified since the console was started.")
+	b.text("No verification has run since the console was started.")
 	b.text("No stored row was ever found damaged")
 	b.until(`[...document.querySelectorAll("section[data-page=health] dt")].map((n) => n.textContent + "=" + n.nextSibling.textContent).some((s) => /^Free on the volume=[0-9.]+ [KMGT]iB$/.test(s))`)
 	b.text("64.0 MiB")
 	b.text("v1.2.3")
 	b.text("2 of 3 nodes are not ready.")
-	b.text("not ready: it does not answer")
+	b.text("not ready: it does not respond")
 	b.text("damaged: b-0_lost")
 	b.text("adopted c-0_old")
 	b.text("1.00 MiB of 64.0 MiB, 1.56 %")

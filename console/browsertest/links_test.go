@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/console"
 )
 
-// From a sink lead links to its rejected records, rows, columns and versions. Who goes back finds the focus where it was, and who opens a page has it there.
+// A sink links to its rejected records, rows, columns and versions. Going back restores the focus, and opening a page sets it there.
 func TestLinksOfASink(t *testing.T) {
 	eng, cat, _ := full(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -71,7 +71,7 @@ func TestRunbookOfASink(t *testing.T) {
 	}
 }
 
-// A page that needs a sink offers those that there are, and without any says who defines them.
+// A page that needs a sink offers the existing sinks. If there are none, it says who defines them.
 func TestPagesWithoutASink(t *testing.T) {
 	eng, cat, _ := full(t)
 	empty, err := forebay.Open(t.TempDir(), forebay.Options{})
@@ -92,5 +92,56 @@ func TestPagesWithoutASink(t *testing.T) {
 		b := newTab(t)
 		b.live(none + "#/" + page)
 		b.text("No sink is defined yet. A program, a configuration file or the Stream API defines sources with their sinks.")
+	}
+}
+
+// Where a page names a sink, it leads to the page of that sink, and a count of rejected records leads to them.
+func TestNamesOfSinksAreLinks(t *testing.T) {
+	eng, cat, addresses := full(t)
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
+	b := newTab(t)
+	b.live(url)
+	link := func(selector, hash string) {
+		t.Helper()
+		b.until(`[...document.querySelectorAll(` + quoted(selector) + `)].some((a) => a.checkVisibility() && a.getAttribute("href") === ` + quoted(hash) + `)`)
+	}
+	link(".tile:nth-child(3) .line a", "#/sink/web/events")
+	link(".tile:nth-child(4) .line a", "#/quarantine")
+	b.settle(addresses[2])
+	link("section[data-page=quarantine] tbody th a", "#/sink/shop/orders")
+	link(".record .facts a", "#/sink/shop/orders")
+	b.settle("try/web/events")
+	link("section[data-page=try] .tablebar a", "#/sink/web/events")
+	b.settle("tables/web/events")
+	link("section[data-page=tables] p a", "#/sink/web/events")
+	b.settle("defs?ref=web/events&from=1&to=2")
+	link("section[data-page=defs] tbody th a", "#/sink/web/events")
+}
+
+// A form that asks for a sink explains its input. A table's content disappears when a nonexistent sink is asked for. A link that
+// chose a sink gives the focus to the page.
+func TestChoosingASink(t *testing.T) {
+	eng, cat, _ := full(t)
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
+	for _, page := range []string{"try", "tables"} {
+		b := newTab(t, "status of 404")
+		b.live(url + "#/" + page)
+		b.text("Choose a sink: ")
+		b.write("#"+page+"-sink", "events")
+		b.choose("Open")
+		b.text("Write a source and a sink, as in web/events.")
+		b.write("#"+page+"-sink", "")
+		b.until(`[...document.querySelectorAll("section[data-page=` + page + `] a")].some((a) => a.textContent === "web/events")`)
+		eval[bool](b, `[...document.querySelectorAll("section[data-page=`+page+`] a")].find((a) => a.textContent === "web/events").focus(), true`)
+		b.press("\r")
+		b.until(`location.hash === "#/` + page + `/web/events" && document.activeElement.id === "page"`)
+		b.settle(page + "/web/events")
+		if page == "tables" {
+			b.text("this sink has stored 0 rows, and 3 wait.")
+			b.until(`document.getElementById("tables-query").checkVisibility()`)
+			eval[bool](b, `location.hash = "#/tables/web/none", true`)
+			b.text("There is no sink web/none.")
+			b.until(`!document.getElementById("tables-query").checkVisibility() && !document.querySelector("section[data-page=tables]").innerText.includes("this sink")`)
+		}
 	}
 }

@@ -2,14 +2,16 @@ package browsertest
 
 import (
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/forebay/forebay/console"
 )
 
-// The plots draw what the server remembers, and have the values as text for those who cannot see them.
+// The plots draw the server's history, and have the values as text for users who cannot see them.
 func TestPlots(t *testing.T) {
 	eng := newEngine(t, 1, 2)
 	ingest(t, eng, "web0", 40)
@@ -24,7 +26,7 @@ func TestPlots(t *testing.T) {
 	if label := eval[string](b, `document.querySelectorAll("#plots [role=img]")[4].getAttribute("aria-label")`); label != "Imports of the last hour, last: median –, p99 –" {
 		t.Errorf("without an import: %s", label)
 	}
-	// The next point has what was measured since the first one.
+	// The next point has the measurements since the first one.
 	ingest(t, eng, "web0", 3)
 	if err := eng.Flush(t.Context(), "web0"); err != nil {
 		t.Fatal(err)
@@ -71,7 +73,7 @@ func TestManySinks(t *testing.T) {
 	b.click("#sinks tbody th a")
 	b.text("3 accepted = 0 in table + 3 waiting")
 
-	// From a sink to its source: the picture has the sums of all its sinks.
+	// From a sink to its source. The picture has the sums of all its sinks.
 	b.click("section[data-page=sink] a[href*=filter]")
 	b.text("Levels of source web3, 100 sinks")
 	b.text("1–50 of 100")
@@ -115,4 +117,32 @@ func TestNamesAndWidths(t *testing.T) {
 		}
 		b.until(`innerWidth === 1280`)
 	}
+}
+
+// With a source for each of 10,000 tenants the page has 50 sinks, and the filter finds the sink of a tenant. The gate plays 1,000.
+func TestManySources(t *testing.T) {
+	sources := 1_000
+	if os.Getenv("FOREBAY_NIGHTLY") == "1" {
+		sources = 10_000
+	}
+	eng := newEngine(t, sources, 1)
+	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything}))
+	b := newTab(t)
+	began := time.Now()
+	b.live(url)
+	b.until(`document.querySelectorAll("#sinks tbody tr").length === 50`)
+	opened := time.Since(began)
+	size := eval[int](b, `document.documentElement.outerHTML.length`)
+	t.Logf("%d sources: opened in %v, %d bytes", sources, opened, size)
+	if size > 200<<10 {
+		t.Errorf("the page has %d bytes, want at most %d", size, 200<<10)
+	}
+	last := fmt.Sprintf("web%d", sources-1)
+	ingest(t, eng, last, 1)
+	b.click("#filter")
+	b.press(last + "/")
+	b.until(`[...document.querySelectorAll("#sinks tbody th")].map((th) => th.textContent.trim()).join() === ` + quoted(last+"/sink00"))
+	eval[bool](b, `document.querySelector("#sinks tbody th a").click(), true`)
+	b.text(last + "/sink00")
+	b.until(`document.querySelector("section[data-page=sink] .ledger").textContent.startsWith("1 accepted")`)
 }

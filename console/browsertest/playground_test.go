@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// write puts a text into a field, as somebody who pastes it there.
+// write puts a text into a field, as a user who pastes it there.
 func (b *tab) write(selector, text string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.querySelector(%s)?.offsetParent`, quoted(selector)))
@@ -53,7 +53,7 @@ func (b *tab) typed() {
 	b.write(column(2, "dataType"), "int64")
 }
 
-// A pasted event with columns that nobody has saved is the row that the table would have. What is wrong is shown where it is.
+// A pasted event with unsaved columns makes the row that the table would have. Each problem is shown at its place.
 func TestPlaygroundRow(t *testing.T) {
 	eng, cat := newCatalog(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -64,7 +64,7 @@ func TestPlaygroundRow(t *testing.T) {
 	b.row(`id untyped "a-1"`, "kind int64 12", `label untyped "<img src=x onerror=\"window.owned=1\">"`)
 	b.text("Would be stored. Nothing is stored here.")
 
-	// A value that is not of its type rejects the row in its cell; the other cells stay.
+	// A value that is not of its type rejects the row in its cell, and the other cells stay.
 	b.write("#try-body", `{"id":"a-1","kind":"twelve"}`)
 	b.until(`document.querySelectorAll("[aria-label=Row] tbody td.problem").length === 1`)
 	b.until(`document.querySelector("[aria-label=Row] .verdict").innerText.startsWith("Rejected because of malformed: ")`)
@@ -72,7 +72,7 @@ func TestPlaygroundRow(t *testing.T) {
 	b.write("#try-body", `{"id":"a-1","kind":9007199254740993,"more":null}`)
 	b.row(`id untyped "a-1"`, "kind int64 9007199254740993", `label untyped "<img src=x onerror=\"window.owned=1\">"`)
 
-	// An error of a template stands at its line and column, which count characters: the button puts the caret there.
+	// An error of a template stands at its line and column, which count characters, and the button puts the caret there.
 	program := "local a = 1;\nlocal b = '😀'; c"
 	b.write(column(3, "template"), program)
 	b.text("The columns have an error.")
@@ -88,7 +88,7 @@ func TestPlaygroundRow(t *testing.T) {
 	b.until(`document.querySelector("[aria-label=Row] tbody tr:nth-child(3) td.problem").innerText.startsWith("✕ 2:3 ")`)
 	b.text("no 1")
 
-	// The columns as JSON: an error leads to its place, and a text that is right replaces the columns.
+	// The columns as JSON. An error leads to its place, and a text that is right replaces the columns.
 	eval[bool](b, `document.querySelector("#try-json").closest("details").open = true`)
 	b.write("#try-json", "[\n  {\"type\":\"path\",]")
 	b.button("Use this text")
@@ -98,7 +98,7 @@ func TestPlaygroundRow(t *testing.T) {
 	b.button("Use this text")
 	b.row("kind untyped 9007199254740993")
 
-	// A header that is none is said at the headers, and makes no row.
+	// An invalid header is reported at the headers, and makes no row.
 	b.write("#try-headers", "Content-Type: application/json\nno header")
 	b.text("Line 2 of the headers is not “Name: value”.")
 	b.until(`document.querySelector("#try-headers").getAttribute("aria-invalid") === "true" && document.querySelectorAll("[aria-label=Row] tbody tr").length === 0`)
@@ -117,7 +117,7 @@ func TestPlaygroundRow(t *testing.T) {
 	}
 }
 
-// Columns are compared, run beside those of the sink on what comes, and saved as its next version.
+// Columns are compared, run as a shadow of the sink's columns on arriving records, and saved as the sink's next version.
 func TestPlaygroundShadowAndSave(t *testing.T) {
 	eng, cat := newCatalog(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -129,7 +129,7 @@ func TestPlaygroundShadowAndSave(t *testing.T) {
 	b.text("Changes since version 2")
 	b.until(`[...document.querySelectorAll(".changes li")].map((n) => n.innerText.replace(/\s+/g, " ")).join("|") === 'kind changed default: "none" path: kind → sort'`)
 
-	// One way leads to a new version: what changes, then a shadow, which is what is offered first.
+	// One way leads to a new version: the changes, then a shadow, which is the first thing offered.
 	b.button("Save as version 3…")
 	b.text("Save as version 3?")
 	b.until(`document.activeElement.textContent === "Cancel"`)
@@ -179,7 +179,7 @@ func TestPlaygroundShadowAndSave(t *testing.T) {
 	}
 }
 
-// Who saves a version that somebody else has replaced meanwhile is refused until the page has compared with it, and keeps the edits.
+// A user who saves a version that another user has replaced meanwhile is refused until the page has compared with it, and keeps the edits.
 func TestPlaygroundSavedMeanwhile(t *testing.T) {
 	eng, cat := newCatalog(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -197,7 +197,7 @@ func TestPlaygroundSavedMeanwhile(t *testing.T) {
 	theirs[0].Name = "key"
 	task, err := cat.UpdateSink(catalog.By{Type: "user", UserName: "anna"}, "web", "events", catalog.SinkPatch{Columns: theirs})
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatal(task, err)
@@ -210,7 +210,7 @@ func TestPlaygroundSavedMeanwhile(t *testing.T) {
 	}
 
 	b.button("Save as version 3…")
-	b.text("Version 3 was saved meanwhile by somebody else.")
+	b.text("Version 3 was saved meanwhile by a different user.")
 	b.text("Save as version 4?")
 	b.until(`[...document.querySelectorAll("dialog .changes strong")].map((n) => n.innerText).join(" ") === "id kind key"`)
 	if path := eval[string](b, `document.querySelector(`+quoted(column(2, "path"))+`).value`); path != "sort" {
@@ -232,7 +232,7 @@ func TestPlaygroundKeepsEdits(t *testing.T) {
 		ID: "others", Name: "Others", TableID: "in.c-web.others", Columns: mapping.Columns{mapping.Path("other", "other")},
 	})
 	if err == nil {
-		_, err = cat.Wait(t.Context(), task.ID)
+		_, err = task.Wait(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// broken is a target that refuses while it is on: files of table, or all files without one.
+// broken is a target that refuses files of table, or all files without one, while it is on.
 type broken struct {
 	*buffertest.Memory
 	table string
@@ -56,7 +56,7 @@ func newShop(t *testing.T) (*forebay.Engine, *broken) {
 	return eng, target
 }
 
-// signIn opens a page as somebody who may do everything.
+// signIn opens a page as a user with all rights.
 func (b *tab) signIn(c *console.Console, url string) {
 	b.t.Helper()
 	b.open(url)
@@ -65,7 +65,7 @@ func (b *tab) signIn(c *console.Console, url string) {
 	b.until(`document.documentElement.dataset.seq > 0`)
 }
 
-// button is an expression for the button with a text, among those that are shown.
+// button is an expression for the visible button with a text.
 func button(text string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => b.offsetParent && b.textContent === %q)`, text)
 }
@@ -77,7 +77,7 @@ func (b *tab) choose(text string) {
 	eval[bool](b, button(text)+`.click(), true`)
 }
 
-// Retry, Flush and Discard do what they say, where the page has said what is wrong.
+// Retry, Flush and Discard work, next to the problem that the page shows.
 func TestActs(t *testing.T) {
 	eng, target := newShop(t)
 	target.on.Store(true)
@@ -86,11 +86,11 @@ func TestActs(t *testing.T) {
 	b := newTab(t)
 	b.signIn(c, url)
 	ingest(t, eng, "web", 7)
-	b.text(`columns differ: "price" is missing. Next attempt in`)
+	b.text(`Import fails: columns differ: "price" is missing. Since `)
 	b.until(`document.querySelector('tr[data-key="web/orders"] td.state').dataset.state === "fails"`)
 	b.click(`tr[data-key="web/orders"] th a`)
 	b.until(`location.hash === "#/sink/web/orders"`)
-	b.text(`Import of 1 file (7 rows) fails since`)
+	b.text(`7 rows in 1 file wait.`)
 	b.text("7 accepted = 0 in table + 7 waiting")
 	b.until(`document.querySelector("section[data-page=sink] .tank[aria-label=Staging]").getAttribute("aria-valuetext").startsWith("Staging: 7 rows, oldest")`)
 
@@ -130,7 +130,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// A file that the target refuses for all of its rows offers what can be decided about it, and one that works does not.
+// A file whose rows the target all refuses offers the possible decisions, and a working file does not.
 func TestHeldFile(t *testing.T) {
 	mem := buffertest.NewMemory()
 	mem.Refuse = func(_ string, row []string) driver.RowError {

@@ -21,11 +21,11 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Names that definitions admit. Ids of sources and sinks have small letters, digits, - and _ alone, so the longest ones are the worst: see
+// Names that definitions admit. Ids of sources and sinks have small letters, digits, - and _ alone, so the longest ones are the worst. See
 // TestIDsOfStrangersAreRefused of the module of the engine.
 var (
 	longID = strings.Repeat("x", forebay.MaxIDLength)
-	// strangeTable is part of an id of a table: the engine takes any text.
+	// strangeTable is part of an id of a table. The engine accepts any text.
 	strangeTable = `../../<img src=x onerror="window.owned=1">"'` + "\u202Elbat\u200B." + strings.Repeat("w", 300)
 	// strangeColumns have up to 63 bytes, without control characters.
 	strangeColumns = []string{`<img src=x onerror=window.owned=1>`, `"><svg onload=window.owned=1>'`, "\u202Enmuloc\u200B\u2066", "../../{{7*7}}${1}", "__proto__", strings.Repeat("W", 63)}
@@ -34,7 +34,7 @@ var (
 	strangeUser = `"><svg onload=window.owned=1>` + "\u202Eresu" + strings.Repeat("U", 120)
 )
 
-// choosy is a target of folders that refuses what goes to one table, in the words of a stranger.
+// choosy is a target of folders that refuses the rows of one table, in the words of a stranger.
 type choosy struct{ *dir.TableDir }
 
 func (c choosy) Import(ctx context.Context, f *driver.File) error {
@@ -78,13 +78,13 @@ func strangers(t *testing.T) (eng *forebay.Engine, cat *catalog.Catalog, record 
 		}},
 	})
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err == nil {
 		task, err = cat.UpdateSink(catalog.By{Type: "user", UserName: strangeUser}, "web", "events", catalog.SinkPatch{Columns: columns[:3], ChangeDescription: hostileText + strings.Repeat("d", 1000)})
 	}
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatal(task, err)
@@ -114,10 +114,10 @@ func strangers(t *testing.T) (eng *forebay.Engine, cat *catalog.Catalog, record 
 	return eng, cat, record
 }
 
-// hostileText is what of hostile a JSON text of UTF-8 can have.
+// hostileText is the part of hostile that a JSON text of UTF-8 can contain.
 var hostileText = strings.ToValidUTF8(strings.ReplaceAll(hostile, "\x00", ""), "") + "\u200B\u2066\uFEFF\u00AD"
 
-// strangeMarkup finds what a text has become that must stay text: elements, handlers, addresses of scripts, and characters that are not seen.
+// strangeMarkup finds text that must stay text but became something else: elements, handlers, addresses of scripts, and invisible characters.
 // Fields keep their text as it is.
 const strangeMarkup = `(() => {
 	const bad = [];
@@ -137,12 +137,12 @@ const strangeMarkup = `(() => {
 	return bad.slice(0, 10);
 })()`
 
-// tooWide names what makes the page wider than the screen, outside of boxes that scroll.
+// tooWide names the elements that make the page wider than the screen, outside of boxes that scroll.
 const tooWide = `document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1 && !n.closest(".scroll, .unseen, textarea"))
 	.concat([...document.querySelectorAll("body *")].filter((n) => n.scrollWidth > n.clientWidth && n.clientWidth > 0 && getComputedStyle(n).overflowX === "visible"))
 	.map((n) => n.tagName + "." + n.className + " " + n.textContent.slice(0, 60)).slice(-4).concat("the page is " + document.documentElement.scrollWidth + " wide")`
 
-// On each page what strangers have named or sent is text, no character of it is hidden, and nothing makes the page wider than a phone or a desk.
+// On each page names and contents from strangers are text, no character of it is hidden, and nothing makes the page wider than a phone or a desk.
 func TestNamesOfStrangers(t *testing.T) {
 	eng, cat, record := strangers(t)
 	nodes := func(context.Context) ([]catalog.Node, error) {
@@ -164,7 +164,7 @@ func TestNamesOfStrangers(t *testing.T) {
 		{"quarantine?list=all&record=" + sink + ":" + record, `javascript:alert(1)`},
 		{"try/web/events", "<img src=x onerror=alert(1)>"},
 		{"tables/web/events", image},
-		{"trace", "Request id, key or value"},
+		{"trace", "Request id, trace id, key or value"},
 		{"defs?ref=web/events&from=1&to=2", "<b onclick=window.owned=1>‹U+202E›"},
 		{"health", image},
 	}
@@ -175,7 +175,7 @@ func TestNamesOfStrangers(t *testing.T) {
 			name := p.address[:strings.IndexAny(p.address+"/", "/?")]
 			b.until(fmt.Sprintf(`document.documentElement.dataset.page === %q && document.querySelector("section[data-page=%[1]s]").textContent.includes(%s)`, name, quoted(p.shows)))
 			if name == "trace" {
-				b.find("no number") // a row that waits has none; then one has
+				b.find("no number") // a row that waits has none, then one has
 				b.find("gnp")
 				b.until(`document.querySelector("section[data-page=trace]").textContent.includes("‹U+202E›gnp")`)
 			}
@@ -191,7 +191,7 @@ func TestNamesOfStrangers(t *testing.T) {
 			}
 		}
 	}
-	// What is about to be changed is named in dialogs, and at the bottom while it is under way.
+	// Dialogs name the object of a change, and so does the bottom of the page while the change is in progress.
 	b.wide(360)
 	for address, opener := range map[string]string{"sink/" + sink: "Discard…", "quarantine?list=all": "Discard 2…", "defs?ref=web/events&from=1&to=2": "Roll back…"} {
 		eval[bool](b, `location.hash = `+quoted("#/"+address)+`, true`)
@@ -216,7 +216,7 @@ func TestNamesOfStrangers(t *testing.T) {
 // longTask records the longest task of the page, in milliseconds.
 const longTask = `window.longest = 0, new PerformanceObserver((l) => { for (const e of l.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({ type: "longtask" }), true`
 
-// A body of one line of 1 MB is read, edited and mapped in a page that still answers.
+// A body of one line of 1 MB is read, edited and mapped in a page that still responds.
 func TestOneLongLine(t *testing.T) {
 	eng, cat, record := strangers(t)
 	url := serve(t, newConsole(t, eng, console.Options{Authorize: everything, Catalog: cat}))
@@ -234,7 +234,7 @@ func TestOneLongLine(t *testing.T) {
 		})()`))
 		eval[bool](b, `window.longest = 0, true`)
 		do()
-		// Two frames behind, it is drawn.
+		// Two frames later, it is drawn.
 		eval[bool](b, `window.drawn = false, requestAnimationFrame(() => requestAnimationFrame(() => { window.drawn = true; })), true`)
 		b.until(`window.drawn`)
 		longest := eval[float64](b, `window.longest`)

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// find fills in the form of the page and waits for the answer.
+// find fills in the form of the page and waits for the result.
 func (b *tab) find(text string) {
 	b.t.Helper()
 	before := eval[string](b, `document.querySelector("section[data-page=trace]").dataset.finds || "0"`)
@@ -51,7 +51,7 @@ func TestTrace(t *testing.T) {
 	b.text("Rows of that time at web/slow")
 
 	b.find("parcel")
-	b.text("No call with this key is known.")
+	b.text("No call with this key or trace id is known.")
 	b.text("Row of web/slow")
 	b.text(`<img src=x onerror=window.owned=1>‹U+202E›parcel`)
 	if eval[bool](b, `window.owned !== undefined || document.querySelector("main img") !== null`) {
@@ -61,7 +61,7 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.find("parcel")
-	b.text("No call with this key is known. No row that waits has this value.")
+	b.text("No call with this key or trace id is known. No row that waits has this value.")
 	b.find("order-7")
 	b.text("In the table web.slow.")
 	if steps := eval[[]string](b, `[...document.querySelectorAll(".pane:last-child .steps strong")].map((n) => n.textContent)`); !strings.HasSuffix(strings.Join(steps, " "), "File Table") {

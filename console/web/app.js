@@ -143,12 +143,14 @@ async function follow() {
     current = next;
     root.dataset.page = name;
     state = { ...state, rows: new Map(), order: [], head: null };
-    for (const a of document.querySelectorAll("#links a")) setAttr(a, "aria-current", a.hash === "#/" + name ? "page" : null);
+    markLink();
   }
   next.page.enter?.(parts.slice(1), params);
   if (left && left !== next) {
     const before = back ? focused.get(here) : null;
     (before?.isConnected && before.checkVisibility() && next.section.contains(before) ? before : $("page")).focus({ preventScroll: !back });
+  } else if (left && !back && next.section.contains(document.activeElement) && document.activeElement.matches("a")) {
+    $("page").focus({ preventScroll: true }); // a link that chose what the page shows may be gone with the choice
   }
   live.restart();
 }
@@ -286,9 +288,19 @@ function showTasks(tasks) {
   for (const li of known.values()) li.remove();
 }
 
+// markLink marks the link of the current page and scrolls the line of links to it, on a phone.
+function markLink() {
+  const links = $("links");
+  for (const a of links.children) {
+    const here = a.hash === "#/" + current?.name;
+    setAttr(a, "aria-current", here ? "page" : null);
+    if (here) links.scrollLeft = a.offsetLeft - links.offsetLeft - (links.clientWidth - a.offsetWidth) / 2;
+  }
+}
+
 function showLinks() {
-  replace($("links"), ...hello.pages.filter((p) => !p.hidden).map((p) =>
-    h("a", { href: "#/" + p.name, text: p.title, "aria-current": current?.name === p.name ? "page" : null })));
+  replace($("links"), ...hello.pages.filter((p) => !p.hidden).map((p) => h("a", { href: "#/" + p.name, text: p.title })));
+  markLink();
   if (current && !hello.pages.some((p) => p.name === current.name)) follow();
 }
 

@@ -1,6 +1,6 @@
 // Definitions: sources and sinks, the versions of one of them, what differs between two, and the way back.
 
-import { h, head, setText, replace, visible, timeNode } from "./dom.js";
+import { h, head, newPager, sinkLink, setText, replace, visible, timeNode } from "./dom.js";
 
 export function open(section, app) {
   let params = {};
@@ -8,18 +8,19 @@ export function open(section, app) {
   let may = false;
   let asked = 0, askedVersions = 0, askedDiff = 0; // answers to earlier requests are ignored
 
-  const filter = h("input", { type: "search", id: "d-filter", autocomplete: "off", spellcheck: "false", placeholder: "source/sink, name or user" });
+  const filter = h("input", { type: "search", id: "d-filter", size: "28", autocomplete: "off", spellcheck: "false", placeholder: "source/sink, name or user" });
   let typing = 0;
   filter.addEventListener("input", () => {
     clearTimeout(typing);
-    typing = setTimeout(() => change({ filter: filter.value }), 250);
+    typing = setTimeout(() => change({ filter: filter.value, skip: "" }), 250);
   });
   filter.addEventListener("keydown", (e) => { if (e.key === "Escape") filter.blur(); });
 
   const table = (caption, heads, body) => h("table", { class: "cards" }, h("caption", { class: "unseen", text: caption }),
-    h("thead", {}, h("tr", {}, ...heads.map((t) => head(t)))), body);
+    h("thead", {}, h("tr", {}, ...heads.map((t, i) => head(t, i && t === "Version" ? "n" : null)))), body);
   const listBody = h("tbody"), versionBody = h("tbody");
   const note = h("p", { class: "line" });
+  const pager = newPager((skip) => change({ skip: skip ? String(skip) : "" }));
   const title = h("h2", { tabindex: "-1" }), diffTitle = h("h3", { tabindex: "-1" });
   const more = h("button", { type: "button", text: "Older versions", hidden: true, onclick: () => loadVersions(shown.versions.at(-1).number) });
   const say = h("p", { class: "line", role: "status" });
@@ -36,7 +37,7 @@ export function open(section, app) {
   section.append(
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of definitions", onsubmit: (e) => e.preventDefault() },
       h("label", {}, "Filter ", filter), h("button", { type: "button", text: "Refresh", onclick: () => { load(); if (params.ref) loadVersions(); } })),
-    table("Sources and sinks", ["Source/sink", "Name", "Version", "When", "Who", "Change", ""], listBody), note, versions);
+    table("Sources and sinks", ["Source/sink", "Name", "Version", "When", "Who", "Change", ""], listBody), pager.node, note, versions);
 
   function change(some) {
     params = { ...params, ...some };
@@ -44,10 +45,11 @@ export function open(section, app) {
     show();
   }
 
-  let loaded = null;
+  let loaded = null; // the filter and the page of what is shown
+  const wanted = () => (params.skip || "") + " " + (params.filter || "");
   function show() {
     if (document.activeElement !== filter) filter.value = params.filter || "";
-    if (loaded !== (params.filter || "")) load();
+    if (loaded !== wanted()) load();
     versions.hidden = !params.ref;
     if (!params.ref) shown = null;
     else if (shown?.ref !== params.ref) loadVersions();
@@ -56,13 +58,13 @@ export function open(section, app) {
 
   async function load() {
     const mine = ++asked;
-    loaded = params.filter || "";
+    loaded = wanted();
     try {
-      const answer = await app.get("defs.list", { filter: loaded });
+      const answer = await app.get("defs.list", { filter: params.filter || "", skip: params.skip || "" });
       if (mine !== asked) return;
       replace(listBody, ...answer.list.map(row));
-      setText(note, !answer.matching ? (loaded ? "No definition matches the filter." : "No source is defined yet.")
-        : answer.matching > answer.list.length ? answer.matching - answer.list.length + " more are not shown: narrow the filter." : "");
+      pager.show(answer.skip, answer.list.length, answer.matching);
+      setText(note, answer.matching ? "" : params.filter ? "No definition matches the filter." : "No source is defined yet.");
     } catch (e) {
       if (mine === asked) app.problem(e.message);
     }
@@ -73,9 +75,9 @@ export function open(section, app) {
 
   function row(d) {
     return h("tr", { "data-key": d.ref },
-      h("th", { scope: "row", text: d.ref }),
+      h("th", { scope: "row" }, d.ref.includes("/") ? sinkLink(d.ref) : d.ref),
       h("td", { class: "message", "data-label": "Name", text: d.name + " (" + d.kind + (d.disabled ? ", disabled" : "") + ")" }),
-      h("td", { "data-label": "Version", text: String(d.version.number) }), ...who(d.version),
+      h("td", { class: "n", "data-label": "Version", text: String(d.version.number) }), ...who(d.version),
       h("td", { class: "actions" }, h("button", { type: "button", text: "Versions", "aria-label": "Versions of " + d.ref, onclick: () => {
         change({ ref: d.ref, from: "", to: "" });
         title.focus();
@@ -147,7 +149,7 @@ export function open(section, app) {
     setText(diffNote, answer.rest ? answer.rest + " lines more are not shown." : from !== to && answer.equal ? "The two are equal." : "");
     replace(diff, ...answer.lines.map((line) => {
       const text = visible(line.slice(1));
-      if (line[0] === "@") return h("span", { class: "gap", text: "⋯ " + text + " equal lines\n" });
+      if (line[0] === "@") return h("span", { class: "gap", text: "⋯ " + text + (text === "1" ? " equal line\n" : " equal lines\n") });
       const tag = { "+": "ins", "-": "del" }[line[0]] || "span";
       // The sign is for eyes, the word for screen readers.
       return h(tag, {}, h("span", { "aria-hidden": "true", text: line[0] + " " }), words[line[0]] ? h("span", { class: "unseen", text: words[line[0]] }) : null, text + "\n");

@@ -33,6 +33,30 @@ export function shortId(id, tag = "span") {
   return id.length > 24 ? h(tag, { title: id, text: id.slice(0, 12) + "…" + id.slice(-8) }) : h(tag, { text: id });
 }
 
+// sinkHash is the address of the page of a sink "source/sink", sinkLink a link to it.
+export const sinkHash = (id) => "#/sink/" + id.split("/").map(encodeURIComponent).join("/");
+export const sinkLink = (id) => h("a", { href: sinkHash(id), text: visible(id) });
+
+// pageSize is the number of lines of a list that are shown at once. The server has the same number.
+export const pageSize = 50;
+
+// newPager makes the buttons and the range below a list. Its go is called with the number of lines to skip.
+export function newPager(go) {
+  let from = 0;
+  const step = (text, by) => h("button", { type: "button", text, onclick: () => go(Math.max(0, from + by)) });
+  const range = h("span"), before = step("Previous", -pageSize), after = step("Next", pageSize);
+  const node = h("span", { class: "pager", hidden: true }, before, " ", range, " ", after);
+  // show tells which lines of all are in the list.
+  function show(first, lines, all) {
+    from = first;
+    setText(range, lines ? [first + 1, first + lines].map((n) => n.toLocaleString("en")).join("–") + " of " + all.toLocaleString("en") : "none");
+    before.hidden = first === 0;
+    after.hidden = first + lines >= all;
+    node.hidden = all <= pageSize;
+  }
+  return { node, show };
+}
+
 // choices are links to a page of each sink, for a page that needs one.
 export function choices(page, names) {
   if (!names?.length) return [noSink];

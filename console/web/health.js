@@ -1,7 +1,8 @@
 // Health: readiness, room and memory, the recount of the ledger, damage on the disk, and the nodes of a cluster.
 
-import { h, shortId, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
+import { h, head, shortId, sinkLink, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
 
+const numbers = new Set(["Rows", "Bytes", "Epoch"]); // the columns that have them
 const every = 5000; // disk and nodes are asked so often while the page is open
 
 export function open(section, app) {
@@ -67,7 +68,7 @@ export function open(section, app) {
     show(damage, d.damage, "Damage", ["Found", "Sink", "Rows", "Bytes", "File", "Reason", "Action"], (r) => {
       const bytes = h("span");
       setCell(bytes, r.size);
-      return [timeNode(r.at), r.sink || "all sinks", r.rows, bytes, r.file ? shortId(r.file) : "–",
+      return [timeNode(r.at), r.sink.includes("/") ? sinkLink(r.sink) : r.sink || "all sinks", r.rows, bytes, r.file ? shortId(r.file) : "–",
         (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : ""),
         app.may("changes") ? h("button", { type: "button", text: "Remove", onclick: () => forget(r.id) }) : "–"];
     });
@@ -92,8 +93,8 @@ export function open(section, app) {
     if (box.dataset.shown === key) return;
     box.dataset.shown = key;
     replace(box, list.length ? h("table", { class: "cards" }, h("caption", { class: "unseen", text: name }),
-      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col", text })))),
-      h("tbody", {}, ...list.map((r) => h("tr", {}, ...cells(r).map((c, i) => h(i ? "td" : "th", i ? { "data-label": heads[i], class: "message" } : { scope: "row" }, c)))))) : null);
+      h("thead", {}, h("tr", {}, ...heads.map((text) => head(text, numbers.has(text) ? "n" : null)))),
+      h("tbody", {}, ...list.map((r) => h("tr", {}, ...cells(r).map((c, i) => h(i ? "td" : "th", i ? { "data-label": heads[i], class: numbers.has(heads[i]) ? "n" : "message" } : { scope: "row" }, c)))))) : null);
   }
 
   return {

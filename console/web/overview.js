@@ -1,10 +1,8 @@
 // The overview: tiles and the table of sinks. The server has written the same nodes: see document.html.
 
-import { h, noSink, setText, setAttr, setCell, setSentence } from "./dom.js";
+import { h, noSink, pageSize, replace, setText, setAttr, setCell, setSentence, sinkLink } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newPlots } from "./plots.js";
-
-const windowSize = 50;
 
 export function open(section, app) {
   const $ = (id) => section.querySelector("#" + id);
@@ -37,8 +35,8 @@ export function open(section, app) {
     } });
     th.replaceChildren(button);
   }
-  $("before").addEventListener("click", () => change({ from: String(Math.max(0, (Number(params.from) || 0) - windowSize)) }));
-  $("after").addEventListener("click", () => change({ from: String((Number(params.from) || 0) + windowSize) }));
+  $("before").addEventListener("click", () => change({ from: String(Math.max(0, (Number(params.from) || 0) - pageSize)) }));
+  $("after").addEventListener("click", () => change({ from: String((Number(params.from) || 0) + pageSize) }));
   $("reorder").addEventListener("click", () => { apply(pending); body.querySelector("a, button")?.focus(); });
 
   function change(some) {
@@ -61,15 +59,12 @@ export function open(section, app) {
     const cell = (label) => h("td", { class: "n", "data-label": label }, h("span"));
     const level = (label) => h("td", { class: "n", "data-label": label }, h("span"), " ", h("small"));
     return h("tr", { "data-key": key },
-      h("td", { class: "state" }, h("span")), h("th", { scope: "row" }, link(key)),
+      h("td", { class: "state" }, h("span")), h("th", { scope: "row" }, sinkLink(key)),
       cell("In/s"), level("Local"), level("Staging"), cell("Out/s"), cell("In table"), cell("Rejected"), h("td", { class: "why" }, h("span")));
   }
 
-  // link leads to the page of a sink. The server writes names without links, because it has no such page without script.
-  function link(key) {
-    return h("a", { href: "#/sink/" + key.split("/").map(encodeURIComponent).join("/"), text: key });
-  }
-  for (const th of body.querySelectorAll("th")) th.replaceChildren(link(th.textContent));
+  // The server writes names without links, because it has no page of a sink without script.
+  for (const th of body.querySelectorAll("th")) th.replaceChildren(sinkLink(th.textContent));
 
   // The number of rejected records leads to them.
   function showRejected(td, rejected, key) {
@@ -116,6 +111,21 @@ export function open(section, app) {
     offerRetry(c[8], tr.dataset.key, state);
   }
 
+  // linked returns the link in a line that leads to a page, or the line if there is no such page.
+  function linked(line, page) {
+    const there = line.querySelector("a");
+    if (!page || !app.has(page.split("/")[0])) {
+      if (there) line.sentence = undefined;
+      return line;
+    }
+    if (!there) {
+      replace(line, h("a"));
+      line.sentence = undefined;
+    }
+    setAttr(line.firstElementChild, "href", "#/" + page);
+    return line.firstElementChild;
+  }
+
   function rowsByKey() {
     return new Map([...body.rows].map((tr) => [tr.dataset.key, tr]));
   }
@@ -156,7 +166,7 @@ export function open(section, app) {
         const node = $("tiles").children[i];
         setAttr(node, "data-state", tile.state || null);
         setCell(node.querySelector(".value span"), tile.value);
-        node.querySelectorAll(".line").forEach((line, j) => setSentence(line, tile.lines[j]));
+        node.querySelectorAll(".line").forEach((line, j) => setSentence(j ? line : linked(line, tile.page), tile.lines[j]));
       });
       picture.update(head.picture);
       setText(levels, "Levels of " + head.picture.of);

@@ -6,6 +6,8 @@ import { h, svg, setText, setAttr, setCell, setSentence, serverNow } from "./dom
 const top = 4;
 const unit = 90 / top; // of a drawing that is 100 high
 
+const rowsWord = (cell) => (cell === "1" ? " row" : " rows");
+
 export function newPicture() {
   const names = ["Local", "Staging"];
   const parts = names.map((name) => {
@@ -15,19 +17,19 @@ export function newPicture() {
     const tank = h("div", { class: "tank", role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": top },
       svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" }, water, cut, ...lines),
       ...[1, 2, 4].map((n) => h("span", { class: "mark x" + n, "aria-hidden": "true", text: n + "×" })));
-    const rows = h("span"), bytes = h("span"), age = h("p", { class: "age" });
+    const rows = h("span"), word = h("span"), bytes = h("span"), age = h("p", { class: "age" });
     return {
-      name, water, cut, tank, rows, bytes, age,
-      node: h("div", { class: "level" }, h("h3", { text: name }), tank, h("p", {}, rows, " rows · ", bytes), age),
+      name, water, cut, tank, rows, word, bytes, age,
+      node: h("div", { class: "level" }, h("h3", { text: name }), tank, h("p", {}, rows, word, " · ", bytes), age),
     };
   });
   const flow = () => h("span");
-  const incoming = flow(), out = flow(), table = flow(), newest = h("p", { class: "age" }), disk = h("p");
+  const incoming = flow(), out = flow(), table = flow(), tableWord = flow(), newest = h("p", { class: "age" }), disk = h("p");
   const bar = svg("rect", { class: "water", x: 0, y: 0, width: 0, height: 4 });
   const node = h("div", { class: "picture" },
     h("p", { class: "stream" }, incoming, " rows/s →"), parts[0].node, h("p", { class: "stream", text: "→" }), parts[1].node,
     h("p", { class: "stream" }, out, " rows/s →"),
-    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, " rows"), newest),
+    h("div", { class: "level table" }, h("h3", { text: "Table" }), h("p", { class: "rows" }, table, tableWord), newest),
     h("div", { class: "disk" }, disk, svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)));
 
   let shown = null;
@@ -44,7 +46,7 @@ export function newPicture() {
       (level.state ? ", " + level.state : "") + (level.at ? " · " + level.at : "")] : ["empty"]);
     setAttr(part.age, "data-state", level.state || null);
     setAttr(part.tank, "aria-valuenow", Math.min(times, top).toFixed(1));
-    setAttr(part.tank, "aria-valuetext", part.name + ": " + part.rows.textContent + " rows, " + part.age.textContent);
+    setAttr(part.tank, "aria-valuetext", part.name + ": " + part.rows.textContent + part.word.textContent + ", " + part.age.textContent);
   }
 
   setInterval(() => {
@@ -55,12 +57,14 @@ export function newPicture() {
     shown = p;
     p.levels.forEach((level, i) => {
       setCell(parts[i].rows, level.rows);
+      setText(parts[i].word, rowsWord(level.rows));
       setCell(parts[i].bytes, level.bytes);
       rise(level, parts[i]);
     });
     setCell(incoming, p.in);
     setCell(out, p.out);
     setCell(table, p.table);
+    setText(tableWord, rowsWord(p.table));
     setSentence(newest, p.newest);
     setText(disk, p.disk || "");
     setAttr(bar, "width", p.percent || 0);

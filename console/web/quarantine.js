@@ -1,7 +1,7 @@
 // The quarantine: groups of rejected records, the records of a group or filter, and one record with what the definition of now makes of it.
 // The numbers at the top are live. Lists are read when the user asks, and after a change that was made here.
 
-import { h, shortId, head, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
+import { h, shortId, sinkLink, head, newPager, pageSize, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
 
 const times = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["168h", "last 7 days"]];
 const groupFields = ["sink", "reason", "column", "mapping", "version", "target"];
@@ -53,6 +53,8 @@ export function open(section, app) {
     h("thead", {}, h("tr", {}, ...["Rejected", "Record", "Message", "Size", ""].map((t, i) =>
       head(t, i === 3 ? "n" : null)))), listBody);
   const note = h("p", { class: "line" });
+  let skip = 0; // groups before those that are shown
+  const pager = newPager((from) => { skip = from; showGroups(); });
   const listTitle = h("h2", { tabindex: "-1" });
   const more = h("button", { type: "button", text: "More records", hidden: true, onclick: () => loadList(more.dataset.next) });
   const records = h("section", { class: "records", "aria-label": "Records", hidden: true },
@@ -63,7 +65,7 @@ export function open(section, app) {
   section.append(total,
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of records", onsubmit: (e) => e.preventDefault() },
       sink.label, reason.label, column.label, version.label, time.label, text.label, content.label, again, changed),
-    all, groups, note, records, view);
+    all, groups, pager.node, note, records, view);
 
   function change(some) {
     params = { ...params, ...some };
@@ -136,6 +138,7 @@ export function open(section, app) {
     if (mine !== asked) return;
     app.problem(null);
     shown = answer;
+    skip = 0;
     changed.hidden = true;
     showGroups();
     await showList(true);
@@ -148,7 +151,9 @@ export function open(section, app) {
     choices(column.node, shown.columns.map((v) => [v, visible(v)]), params.column, "any");
     const n = shown.records;
     const least = shown.complete ? "" : "at least ";
-    replace(groupBody, ...shown.groups.map(groupRow));
+    const page = shown.groups.slice(skip, skip + pageSize);
+    replace(groupBody, ...page.map(groupRow));
+    pager.show(skip, page.length, shown.groups.length);
     groups.hidden = !n;
     const parts = [];
     if (!n) parts.push(Object.values(filter()).some((v) => v) ? "No record matches the filter." : "No rejected record waits. Sinks with OnReject Quarantine keep what they cannot map.");
@@ -180,7 +185,7 @@ export function open(section, app) {
       h("button", { type: "button", text: "Replay " + grouped(count) + "…", "aria-label": "Replay " + which, onclick: async () => {
         if (await app.ask({
           title: "Replay " + which + "?", action: "Replay",
-          text: "Each is mapped with the definition of now. Those that pass become rows; the others stay. It goes on if you close this page.",
+          text: "Each record is mapped with the current definition. Records that pass become rows. The others stay. The replay continues if you close this page.",
         })) start("quarantine.replayall");
       } }),
       h("button", { type: "button", class: "danger", text: "Discard " + grouped(count) + "…", "aria-label": "Discard " + which, onclick: async () => {
@@ -201,7 +206,7 @@ export function open(section, app) {
     const f = { ...ofGroup(g), since: shown.since, until: shown.until };
     return h("tr", { "data-key": keyOf(g) },
       h("td", { class: "n", "data-label": "Records", text: grouped(g.count) }),
-      h("th", { scope: "row", text: g.sink }), cause(g),
+      h("th", { scope: "row" }, sinkLink(g.sink)), cause(g),
       h("td", { "data-label": "Columns" }, g.mapping ? h("code", { text: g.mapping }) : "–", (g.version ? " version " + g.version + "," : "") + (g.current ? " as now" : g.mapping ? " changed since" : "")),
       rejected,
       h("td", { class: "actions" },
@@ -312,7 +317,7 @@ export function open(section, app) {
   function showOpened() {
     const r = record;
     setText(say, "");
-    const facts = [["Sink", r.sink], ["Rejected", timeNode(r.at)], ["Cause", (r.target === "1" ? "target " : "") + r.reason + (r.column ? ", column " + r.column : "")], ["Message", r.message],
+    const facts = [["Sink", sinkLink(r.sink)], ["Rejected", timeNode(r.at)], ["Cause", (r.target === "1" ? "target " : "") + r.reason + (r.column ? ", column " + r.column : "")], ["Message", r.message],
       ["Request", r.request], ["Host", r.host], ["Client", r.client], ["Received", r.received !== null ? timeNode(r.received) : ""],
       ["Edited", r.edited ? (r.editedBy ? "by " + r.editedBy + " " : "yes ") : ""],
       ["Columns", r.mapping && r.mapping + (r.version ? ", version " + r.version : "")], ["Replays", r.failed ? grouped(r.failed) + " in vain, the last one " : ""],
@@ -354,7 +359,7 @@ export function open(section, app) {
 
   // raw shows a body as it is: it is never parsed, so that numbers and the order of keys stay as they were sent.
   function raw(body, label) {
-    const parts = [h("pre", { tabindex: "0", role: "region", "aria-labelledby": label, "aria-label": label ? null : "Body as it came", text: visible(body.text, true) })];
+    const parts = [h("pre", { tabindex: "0", role: "region", "aria-labelledby": label, "aria-label": label ? null : "Original body", text: visible(body.text, true) })];
     if (body.binary) parts.push(h("p", { class: "line", text: "It is not UTF-8: bytes that are not are shown as ‹FF›." }));
     if (body.rest && !record.whole) parts.push(h("button", { type: "button", text: "Show more", onclick: () => showRecord(true, true) }));
     if (body.rest && record.whole) parts.push(h("p", { class: "line", text: grouped(body.rest) + " bytes more are not shown." }));

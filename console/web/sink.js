@@ -1,10 +1,8 @@
 // One sink: the picture, why rows wait, files, settings, and what can be done.
 
-import { h, head, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
+import { h, head, newPager, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newQuery } from "./query.js";
-
-const filesShown = 50;
 
 export function open(section, app) {
   let source = "", sink = "";
@@ -29,15 +27,13 @@ export function open(section, app) {
   const causes = h("tbody");
   const causeTable = h("table", { class: "causes cards" },
     h("caption", { class: "unseen", text: "Errors, each with the files that wait because of it" }),
-    h("thead", {}, h("tr", {}, ...["Cause", "Files", "Rows", "Since", "Next attempt in", "Rows expire"].map((text, i) =>
-      head(text, i === 1 || i === 2 ? "n" : null)))),
+    h("thead", {}, h("tr", {}, ...["Cause", "Since", "Files", "Rows", "Next attempt in", "Rows expire", "To do"].map((text, i) =>
+      head(text, i === 2 || i === 3 ? "n" : null)))),
     causes);
   const causeHead = h("h2", { text: "What fails" });
   const kinds = h("span", { class: "kinds", role: "group", "aria-label": "Which files" });
-  const range = h("span");
-  const step = (text, by) => h("button", { type: "button", text, onclick: () => show({ from: String(Math.max(0, (Number(params.from) || 0) + by)) }) });
-  const before = step("Previous", -filesShown), after = step("Next", filesShown);
-  const fileBar = h("div", { class: "tablebar" }, h("h2", { text: "Files" }), kinds, h("span", { class: "pager" }, before, " ", range, " ", after));
+  const pager = newPager((from) => show({ from: String(from) }));
+  const fileBar = h("div", { class: "tablebar" }, h("h2", { text: "Files" }), kinds, pager.node);
 
   // show asks for other files, which the address keeps.
   function show(some) {
@@ -51,17 +47,20 @@ export function open(section, app) {
   function fillCause(tr, c) {
     const cells = tr.cells;
     setSentence(cells[0].firstElementChild, c.text);
-    setCell(cells[1].firstElementChild, c.files);
-    setCell(cells[2].firstElementChild, c.rows);
-    [c.since, c.next, c.expire].forEach((s, i) => setSentence(cells[3 + i], s));
-    setAttr(cells[1].firstElementChild, "aria-pressed", String(params.of === c.key));
+    setSentence(cells[1], c.since);
+    setCell(cells[2].firstElementChild, c.files);
+    setCell(cells[3].firstElementChild, c.rows);
+    setSentence(cells[4], c.next);
+    setSentence(cells[5], c.expire);
+    setText(cells[6], c.do || "");
+    setAttr(cells[2].firstElementChild, "aria-pressed", String(params.of === c.key));
   }
 
   function newCause(key) {
     const n = (label) => h("td", { class: "n", "data-label": label }, h("span"));
     return h("tr", { "data-key": key }, h("th", { scope: "row", class: "why" }, h("span")),
-      h("td", { class: "n", "data-label": "Files" }, h("button", { type: "button", title: "Show these files", onclick: () => choose(key) })),
-      n("Rows"), h("td", { "data-label": "Since" }), h("td", { "data-label": "Next attempt in" }), h("td", { "data-label": "Rows expire" }));
+      h("td", { "data-label": "Since" }), h("td", { class: "n", "data-label": "Files" }, h("button", { type: "button", title: "Show these files", onclick: () => choose(key) })),
+      n("Rows"), h("td", { "data-label": "Next attempt in" }), h("td", { "data-label": "Rows expire" }), h("td", { "data-label": "To do" }));
   }
 
   function showList(list, shownFiles) {
@@ -77,10 +76,7 @@ export function open(section, app) {
       if (had !== null) kinds.querySelector(`[data-of="${had}"]`)?.focus();
     }
     kinds.hidden = all.length < 3 && !list.of;
-    setText(range, shownFiles ? [list.from + 1, list.from + shownFiles].map((n) => n.toLocaleString("en")).join("–") + " of " + list.matching.toLocaleString("en") : "none");
-    before.hidden = list.from === 0;
-    after.hidden = list.from + shownFiles >= list.matching;
-    range.parentNode.hidden = list.matching <= filesShown;
+    pager.show(list.from, shownFiles, list.matching);
     setText(none, list.of ? "No file is left of these." : "No file. A file begins with the first row.");
   }
 
@@ -118,7 +114,7 @@ export function open(section, app) {
     replace(around, ...links.map(([href, text]) => h("a", { href, text, ...(href.startsWith("#") ? {} : { target: "_blank", rel: "noopener noreferrer" }) })));
   }
 
-  const shown = h("div", {}, around, picture.node, acts, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
+  const shown = h("div", {}, acts, around, picture.node, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
     h("h2", { text: "Settings" }), facts, query.node);
   const siblings = h("a");
   section.append(h("p", {}, h("a", { href: "#/overview", text: "← All sinks" }), " · ", siblings), h("div", { class: "tablebar" }, title, state), why, shown);
@@ -182,7 +178,7 @@ export function open(section, app) {
   async function split(tr) {
     const sure = await app.ask({
       title: "Split the file?", action: "Split",
-      text: "The rows that the table of " + source + "/" + sink + " takes are imported, and those that it refuses go to the quarantine, up to 1,000 more. "
+      text: "The rows that the table of " + source + "/" + sink + " accepts are imported, and the rows that it refuses go to the quarantine, up to 1,000 more. "
         + "The file is held because the cause is probably not in single rows.",
     });
     if (sure) run("sink.split", { file: tr.dataset.key });

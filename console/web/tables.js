@@ -1,6 +1,6 @@
 // The end of the table of a sink, and the query to read more of it.
 
-import { h, choices, setText, setCell, replace, visible, timeNode } from "./dom.js";
+import { h, choices, setText, setCell, sinkHash, replace, visible, timeNode } from "./dom.js";
 import { newQuery } from "./query.js";
 
 export function open(section, app) {
@@ -29,6 +29,7 @@ export function open(section, app) {
   function choose() {
     const [source, sink] = input.value.trim().split("/");
     if (source && sink) app.go("#/tables/" + encodeURIComponent(source) + "/" + encodeURIComponent(sink));
+    else setText(note, "Write a source and a sink, as in web/events.");
   }
 
   async function load() {
@@ -37,7 +38,11 @@ export function open(section, app) {
     try {
       t = await app.get("tables.open", asked);
     } catch (e) {
-      if (asked === of) setText(note, e.message);
+      if (asked !== of) return;
+      setText(note, e.message);
+      replace(about); // what was shown may be of the sink before
+      replace(rows);
+      query.show({ language: "", query: "" });
       return;
     }
     if (asked !== of) return;
@@ -46,7 +51,8 @@ export function open(section, app) {
     const stored = h("span"), waiting = h("span");
     setCell(stored, t.stored);
     setCell(waiting, t.waiting);
-    replace(about, h("strong", { text: visible(t.table) }), ": this sink has stored ", stored, " rows, and ", waiting, " wait.",
+    replace(about, h("strong", { text: visible(t.table) }), t.target ? " (" + t.target + ")" : null, ": ", h("a", { href: sinkHash(t.source + "/" + t.sink), text: "this sink" }),
+      " has stored ", stored, t.stored === "1" ? " row, and " : " rows, and ", waiting, t.waiting === "1" ? " waits." : " wait.",
       t.imported ? " Last import " : null, t.imported ? timeNode(t.imported) : null, t.imported ? "." : null);
     query.show(t);
     setText(note, t.note || (t.rows.length === 1 ? "The last row" : "The last " + t.rows.length + " rows") + ", newest first. Values are cut after 2 KiB.");
@@ -56,10 +62,11 @@ export function open(section, app) {
 
   // Wide tables scroll in their own box, which keyboards reach.
   function rowsNode(t) {
-    const cell = (c) => h("td", {}, c.t === null ? h("em", { text: "NULL" }) : c.t === "" ? h("em", { text: "empty text" }) : h("code", { text: visible(c.t, true) + (c.cut ? "…" : "") }));
+    const kind = (i) => (/^(int64|float64|decimal)/.test(t.columns[i][1]) ? "n" : null);
+    const cell = (c, i) => h("td", { class: kind(i) }, c.t === null ? h("em", { text: "NULL" }) : c.t === "" ? h("em", { text: "empty text" }) : h("code", { text: visible(c.t, true) + (c.cut ? "…" : "") }));
     return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows of " + visible(t.table) },
       h("table", { class: "rows" }, h("caption", { class: "unseen", text: "The last rows of the table, newest first" }),
-        h("thead", {}, h("tr", {}, ...t.columns.map(([name, type]) => h("th", { scope: "col" }, visible(name), " ", h("small", { text: type }))))),
+        h("thead", {}, h("tr", {}, ...t.columns.map(([name, type], i) => h("th", { scope: "col", class: kind(i) }, visible(name), " ", h("small", { text: type }))))),
         h("tbody", {}, ...t.rows.toReversed().map((r) => h("tr", {}, ...r.map(cell))))));
   }
 

@@ -1,6 +1,6 @@
-// Trace: what became of a request with an id, of a call with a key, and rows that wait and have a value.
+// Trace: what became of a request with an id, of a call with a key, of the calls of a trace, and rows that wait and have a value.
 
-import { h, setSentence, setText, replace, visible, timeNode } from "./dom.js";
+import { h, setSentence, setText, sinkLink, replace, visible, timeNode } from "./dom.js";
 
 export function open(section, app) {
   const names = h("datalist", { id: "trace-sources" });
@@ -8,9 +8,9 @@ export function open(section, app) {
   const text = h("input", { id: "trace-text", type: "search", autocomplete: "off", spellcheck: "false", required: true, size: "36" });
   const button = h("button", { text: "Find" });
   section.append(h("form", { class: "tablebar", role: "search", "aria-label": "Trace", onsubmit: (e) => { e.preventDefault(); find(); } },
-    h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Request id, key or value" }), text,
+    h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Request id, trace id, key or value" }), text,
     h("label", { for: "trace-source", text: "Source" }), source, names, button));
-  const note = h("p", { role: "status", text: "Follow what a request has stored by its X-Request-Id or Idempotency-Key, or find rows on their way by a value of a cell." });
+  const note = h("p", { role: "status", text: "Follow what a request has stored by its X-Request-Id, Idempotency-Key or trace id, or find rows on their way by a value of a cell." });
   const kept = h("p", { class: "muted" });
   const found = h("div");
   section.append(note, found, kept);
@@ -41,14 +41,11 @@ export function open(section, app) {
     if (mine !== asked) return;
     const summary = h("span");
     setSentence(summary, got.searched);
-    replace(note, (got.calls.length ? "" : "No call with this key is known. ") + (got.rows.length ? "" : "No row that waits has this value. "), summary);
+    replace(note, (got.calls.length ? "" : "No call with this key or trace id is known. ") + (got.rows.length ? "" : "No row that waits has this value. "), summary);
     setSentence(kept, got.kept);
     replace(found, ...requestNodes(got.request), ...got.calls.map(callNode), ...got.rows.map(rowNode));
     section.dataset.finds = Number(section.dataset.finds || 0) + 1;
   }
-
-  const path = (sink) => sink.split("/").map(encodeURIComponent).join("/");
-  const sinkLink = (sink) => h("a", { href: "#/sink/" + path(sink), text: visible(sink) });
 
   function stepNode(s) {
     const words = h("span");

@@ -1,6 +1,6 @@
 // The playground: an event, columns that nobody has saved, and the row that they make of it.
 
-import { h, choices, setText, setAttr, setCell, replace, visible, timeNode } from "./dom.js";
+import { h, choices, sinkLink, setText, setAttr, setCell, replace, visible, timeNode } from "./dom.js";
 
 const runAfter = 250; // milliseconds behind the last key
 const reportEvery = 2000;
@@ -114,6 +114,7 @@ export function open(section, app) {
   function choose() {
     const [source, sink] = sinkInput.value.trim().split("/");
     if (source && sink) app.go("#/try/" + encodeURIComponent(source) + "/" + encodeURIComponent(sink));
+    else setText(about, "Write a source and a sink, as in web/events.");
   }
 
   // Opening
@@ -160,7 +161,7 @@ export function open(section, app) {
   // showVersion makes a version the one that the next save replaces. The user must have seen its columns, or the difference from them.
   function showVersion(version) {
     base.version = version;
-    setText(about, "Table " + visible(base.table) + (version ? ", version " + version : "") + ". Nothing is stored here.");
+    replace(about, "Table " + visible(base.table) + (version ? ", version " + version : "") + ". Nothing is stored here. Sink ", sinkLink(name()));
     setText(save, base.noSave ? "Run as shadow…" : "Save as version " + (version + 1) + "…");
   }
 
@@ -343,7 +344,7 @@ export function open(section, app) {
       const got = await app.post("try.columns", { text: json.value });
       setColumns(got.columns);
       changed();
-      app.say("The columns are those of the text.");
+      app.say("The columns now match the text.");
     } catch (e) {
       const p = e.body?.problems?.[0];
       setText(jsonProblem, (p?.line ? p.line + ":" + p.col + " " : "") + e.message);
@@ -528,7 +529,7 @@ export function open(section, app) {
     let way = base.noShadow || (shadowed === columns && !base.noSave) ? "now" : "shadow";
     const sure = await app.ask({
       title: base.noSave ? "Run these columns as a shadow?" : "Save as " + version + "?", action: words[way],
-      text: seen === d.version ? "" : "Version " + d.version + " was saved meanwhile by somebody else. The changes are those from it.",
+      text: seen === d.version ? "" : "Version " + d.version + " was saved meanwhile by a different user. The changes are those from it.",
       body: (nameAction) => {
         const fields = { shadow: h("div", { class: "fields" }, field("try-minutes", "Minutes", minutes), field("try-percent", "Percent of the records", percent)),
           now: h("div", { class: "fields" }, field("try-description", "What has changed", description)) };

@@ -13,7 +13,7 @@ type Kind uint8
 // The kinds of JSON but null, which is no value.
 const (
 	Number    Kind = iota // the digits of a JSON number, as they were written
-	Text                  // the decoded text of a JSON string, or another text; perhaps not UTF-8
+	Text                  // the decoded text of a JSON string, or another text, perhaps not UTF-8
 	Bool                  // true or false
 	Composite             // an object or array, as compact JSON
 )
@@ -31,18 +31,18 @@ func KindOf(json []byte) Kind {
 	return Number
 }
 
-// Rules say which values a column takes beside the values of its type.
+// Rules say which values a column accepts in addition to the values of its type.
 type Rules struct {
 	Epoch         Epoch // numbers are times in this unit, and an int64 counts it
 	AssumeUTC     bool  // a time without a zone is in UTC
 	ClampLeap     bool  // a leap second is the last microsecond before it
 	FromTimestamp bool  // a time gives its day in UTC
 	Round         bool  // a decimal with too many digits is rounded to the nearest, halves to the even digit
-	// NotBefore and NotAfter bound times and dates, as cells; empty for none.
+	// NotBefore and NotAfter bound times and dates, as cells. Empty means no bound.
 	NotBefore, NotAfter string
 }
 
-// Converter makes the cells of one column. It is immutable. It does not convert to json: a document is checked where it is parsed.
+// Converter makes the cells of one column. It is immutable. It does not convert to json, because a document is checked where it is parsed.
 type Converter struct {
 	base             base
 	precision, scale int
@@ -260,7 +260,7 @@ func (c *Converter) CheckTime(cell []byte) Reason {
 	return OK
 }
 
-// checkTime compares texts: cells of one type sort as their times do.
+// checkTime compares texts, because cells of one type sort as their times do.
 func (c *Converter) checkTime(cell []byte) Reason {
 	year := two(cell)*100 + two(cell[2:])
 	switch {
@@ -271,7 +271,7 @@ func (c *Converter) checkTime(cell []byte) Reason {
 	return OK
 }
 
-// Explain returns the rest of a sentence that begins with the value: why the type does not take it.
+// Explain returns the rest of a sentence that begins with the value. It says why the type does not take it.
 func Explain(r Reason, t datatype.Type, k Kind) string {
 	switch r {
 	case EmptyText:
@@ -288,7 +288,7 @@ func Explain(r Reason, t datatype.Type, k Kind) string {
 	case NotIntegral:
 		return "is not a whole number"
 	case OutOfRange:
-		return "is out of range"
+		return "is out of the range of " + string(t)
 	case TooPrecise:
 		return "has more digits after the point than the type holds"
 	case NeedsUnit:

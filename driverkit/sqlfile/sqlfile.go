@@ -1,5 +1,5 @@
-// Package sqlfile is for drivers of SQL databases in one local file. It checks that the file is still the one that was opened, and writes the
-// statements that create or extend a table.
+// Package sqlfile is for drivers of SQL databases in one local file. It checks that the file is still the file that was opened, and writes
+// the statements that create or extend a table.
 package sqlfile
 
 import (
@@ -96,3 +96,6 @@ func Changes(table string, have, want []datatype.Column, storageOf func(datatype
 	}
 	return statements
 }
+
+// Literal returns a text as SQL.
+func Literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
@@ -27,11 +30,11 @@ type ArchiveOptions struct {
 	PartSize int64
 }
 
-// Archive keeps raw records in a bucket: a [driver.Target] for the archives of an engine, which can read them again. Its objects are the objects of
-// [dir.Archive], under the keys PREFIX/ARCHIVE/HOUR/FILE.csv.gz; docs/archive.md describes them. It is safe for concurrent use, also by several
-// processes. Engines may share a prefix, and then the archives of sources with the same id.
+// Archive keeps raw records in a bucket. It is a [driver.Target] for the archives of an engine, which can read them again. Its objects are
+// the objects of [dir.Archive], under the keys PREFIX/ARCHIVE/HOUR/FILE.csv.gz, and docs/archive.md describes them. It is safe for
+// concurrent use, even by several processes. Engines may share a prefix, and then the archives of sources with the same id.
 //
-// It imports each file exactly once: an object has the id of the file in its key and is put on the condition that the key is free. The rows of a
+// It imports each file exactly once. An object has the id of the file in its key and is put on the condition that the key is free. The rows of a
 // file that arrived in different hours become visible one hour after the other.
 type Archive struct {
 	objects *store
@@ -65,7 +68,7 @@ func OpenArchive(ctx context.Context, url string, o ArchiveOptions) (*Archive, e
 func (a *Archive) Close() error { return a.objects.close() }
 
 const (
-	// archiveHour is the layout of the hours in keys, UTC, and archiveExtension their end: as in package dir.
+	// archiveHour is the layout of the hours in keys, UTC, and archiveExtension their end, as in package dir.
 	archiveHour      = "2006-01-02T15"
 	archiveExtension = ".csv.gz"
 	// removedAtOnce is how many expired objects are listed before they are deleted.
@@ -77,7 +80,7 @@ func (a *Archive) Ensure(ctx context.Context, t driver.Table) error {
 	return dir.Archive(a.options.Scratch, dir.ArchiveOptions{}).Ensure(ctx, t)
 }
 
-// Import implements [driver.Target], exactly once: an object that exists is kept.
+// Import implements [driver.Target], exactly once. An object that exists is kept.
 func (a *Archive) Import(ctx context.Context, f *driver.File) error {
 	return a.objects.explain("archive", strconv.Quote(f.ID), a.importFile(ctx, f))
 }
@@ -105,10 +108,10 @@ func (a *Archive) importFile(ctx context.Context, f *driver.File) (err error) {
 	return nil
 }
 
-// endOfTime is behind every arrival time: they have four digits for the year.
+// endOfTime is after every arrival time, because they have four digits for the year.
 var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Objects returns the names of the objects of an archive that may have records that arrived from a time on and before another one, by hour and
+// Objects returns the names of the objects of an archive that may have records that arrived at or after one time and before another, by hour and
 // import. It is what an engine needs of its archive. An unknown archive has none. It lists the days, or hours, that the bounds have in common, 1,000
 // objects a request.
 func (a *Archive) Objects(ctx context.Context, name string, from, to time.Time) (list []string, err error) {
@@ -131,7 +134,7 @@ func (a *Archive) Objects(ctx context.Context, name string, from, to time.Time) 
 	return list, a.objects.explain("list", strconv.Quote(name), err)
 }
 
-// checkArchive refuses names that no archive has: a slash in one would lead elsewhere.
+// checkArchive refuses names that no archive has. A slash in one would lead elsewhere.
 func checkArchive(name string) error {
 	if err := parts.CheckArchive(name); err != nil {
 		return fmt.Errorf("bucket: %w", err)
@@ -181,8 +184,8 @@ func hourOfObject(object string) (at time.Time, ok bool) {
 }
 
 // Open returns the plain CSV of an object, which begins with the names of the columns. The caller closes the reader, and may read as slowly as it
-// likes: no connection is open between pieces of PartSize. For an absent object the error matches [io/fs.ErrNotExist]; so does the error of the
-// reader, if a large object is removed meanwhile.
+// likes, because no connection is open between pieces of PartSize. For an absent object the error matches [io/fs.ErrNotExist]. The error of the
+// reader does too, if a large object is removed meanwhile.
 func (a *Archive) Open(ctx context.Context, name, object string) (io.ReadCloser, error) {
 	if err := checkArchive(name); err != nil {
 		return nil, err
@@ -203,7 +206,7 @@ type pieces struct {
 	objects *store
 	key     string
 	size    int64
-	at      int64 // behind piece
+	at      int64 // after piece
 	piece   []byte
 }
 
@@ -211,7 +214,7 @@ type pieces struct {
 func (p *pieces) fetch() error {
 	piece, size, err := p.objects.read(p.ctx, p.key, p.at, p.piece[:0])
 	if err == nil && p.at > 0 && size != p.size {
-		err = driver.Permanent(fmt.Errorf("%s has %d bytes, and had %d before: somebody has replaced it", p.objects.prefix+p.key, size, p.size))
+		err = driver.Permanent(fmt.Errorf("%s has %d bytes, and had %d before: a different writer has replaced it", p.objects.prefix+p.key, size, p.size))
 	}
 	if err != nil {
 		return err
@@ -238,7 +241,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 // Close implements [io.Closer].
 func (p *pieces) Close() error { return nil }
 
-// Compact implements [driver.Compactor]: it removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
+// Compact implements [driver.Compactor]. It removes the objects whose time has passed, as ArchiveOptions.KeepFor says.
 func (a *Archive) Compact(ctx context.Context, t driver.Table) error {
 	if a.options.KeepFor <= 0 {
 		return nil
@@ -270,14 +273,69 @@ func (a *Archive) remove(ctx context.Context, name string, goes func(at time.Tim
 	}
 }
 
-// Erase deletes all objects of an archive. It may be repeated, also after an error. An archive without objects is no error. It is what an
-// engine needs of its archive when a source is erased. Versions that a bucket keeps of deleted objects stay, and uploads of large objects that
-// were interrupted do: see [Archive.RemoveUploads].
+// Erase deletes all objects of an archive. It may be repeated, even after an error. An archive without objects is no error. An
+// engine calls it when a source is erased. Versions that a bucket keeps of deleted objects stay, and so do interrupted uploads of large
+// objects, see [Archive.RemoveUploads].
 func (a *Archive) Erase(ctx context.Context, name string) error {
 	if err := checkArchive(name); err != nil {
 		return err
 	}
 	return a.objects.explain("erase", "archive "+strconv.Quote(name), a.remove(ctx, name, func(time.Time) bool { return true }))
+}
+
+// Archives returns the names of all archives below the prefix, ascending. It is what an engine needs of its archive when the records of a person
+// are erased.
+func (a *Archive) Archives(ctx context.Context) (names []string, err error) {
+	err = a.objects.folders(ctx, func(name string) {
+		if checkArchive(name) == nil {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	return names, a.objects.explain("list", "archives", err)
+}
+
+// Replace gives an object other rows, as plain CSV with the names of the columns. Readers find the old object or the new one. For an absent object
+// the error matches [io/fs.ErrNotExist]. Versions that a bucket keeps of replaced objects stay.
+func (a *Archive) Replace(ctx context.Context, name, object string, rows io.Reader) error {
+	if err := checkArchive(name); err != nil {
+		return err
+	}
+	if _, ok := hourOfObject(object); !ok {
+		return fmt.Errorf("bucket: archive %s: %.200q is no object", name, object)
+	}
+	key := name + "/" + object
+	return a.objects.explain("replace", strconv.Quote(key), a.replace(ctx, key, rows))
+}
+
+func (a *Archive) replace(ctx context.Context, key string, rows io.Reader) (err error) {
+	folder, err := os.MkdirTemp(a.options.Scratch, scratchPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	path := filepath.Join(folder, "object")
+	if err := compressTo(path, rows); err != nil {
+		return err
+	}
+	if _, _, err := a.objects.readRange(ctx, key, 0, 1, nil); err != nil { // absent, because the retention has removed it
+		return err
+	}
+	return a.objects.putOnce(ctx, a.objects.prefix+key, func() (io.ReadCloser, error) { return os.Open(path) }, true)
+}
+
+// compressTo writes a file with the gzip of rows.
+func compressTo(path string, rows io.Reader) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	z, _ := gzip.NewWriterLevel(file, gzip.BestSpeed) // a known level
+	_, err = io.Copy(z, rows)
+	if err == nil {
+		err = z.Close()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // Needs implements [driver.LocalDriver].

@@ -12,9 +12,10 @@ require (
 	github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager v0.4.3
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/aws/smithy-go v1.28.8
-	github.com/forebay/forebay v0.0.0-20261129171200-337e8b164f24
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129171200-337e8b164f24
+	github.com/forebay/forebay v0.0.0-20261130040819-72a62c380f6f
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130040819-72a62c380f6f
 	github.com/googleapis/gax-go/v2 v2.24.1
+	github.com/klauspost/compress v1.20.3
 	github.com/parquet-go/parquet-go v0.32.0
 	gocloud.dev v0.47.0
 	google.golang.org/api v0.297.0
@@ -80,7 +81,6 @@ require (
 	github.com/googleapis/enterprise-certificate-proxy v0.3.21 // indirect
 	github.com/hashicorp/go-version v1.9.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect

@@ -22,7 +22,7 @@ import (
 // abortWithin bounds the abort of an upload whose context may have ended.
 const abortWithin = 5 * time.Second
 
-// openS3 makes the client of S3 itself: package blob has no options for some settings of uploads.
+// openS3 makes the client of S3 itself, because package blob has no options for some settings of uploads.
 func (s *store) openS3(ctx context.Context, u *url.URL) error {
 	q := u.Query()
 	endpoint := q.Get("endpoint")
@@ -51,7 +51,7 @@ func (s *store) openS3(ctx context.Context, u *url.URL) error {
 		return err
 	}
 	if endpoint != "" && config.Region == "" {
-		config.Region = "us-east-1" // part of the signature; other stores ignore it
+		config.Region = "us-east-1" // part of the signature, but other stores ignore it
 	}
 	name, version, _ := strings.Cut(driver.Product(), "/")
 	config.APIOptions = append(config.APIOptions, middleware.AddUserAgentKeyValue(name, version))
@@ -69,9 +69,10 @@ func (s *store) openS3(ctx context.Context, u *url.URL) error {
 		o.FailTimeout = abortWithin
 		o.RequestChecksumCalculation = config.RequestChecksumCalculation
 	})
-	s.upload = func(ctx context.Context, key string, r io.Reader) error {
-		in := &transfermanager.UploadObjectInput{
-			Bucket: &s.bucket, Key: &key, Body: r, ContentType: aws.String(contentType), IfNoneMatch: aws.String("*"),
+	s.upload = func(ctx context.Context, key string, r io.Reader, replace bool) error {
+		in := &transfermanager.UploadObjectInput{Bucket: &s.bucket, Key: &key, Body: r, ContentType: aws.String(contentType)}
+		if !replace {
+			in.IfNoneMatch = aws.String("*")
 		}
 		if options.KMSEncryptionID != "" {
 			in.ServerSideEncryption, in.SSEKMSKeyID = "aws:kms", &options.KMSEncryptionID

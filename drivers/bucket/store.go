@@ -34,23 +34,23 @@ import (
 const (
 	defaultPartSize = 8 << 20
 	minPartSize     = 5 << 20 // S3 refuses smaller ones
-	// uploadParts are sent at once; one more is being filled.
+	// uploadParts are sent at once, while one more is being filled.
 	uploadParts = 2
-	// deletes are under way at once.
+	// deletes run at once.
 	deletes = 8
 )
 
 // store is the objects below a prefix of a bucket.
 type store struct {
 	blobs    *blob.Bucket
-	where    string // for errors: the URL without parameters
+	where    string // for errors, the URL without parameters
 	prefix   string // "" or ends with a slash
 	partSize int64
 
-	// For S3 alone: what blobs does not do, or does with more requests.
+	// For S3 alone, what blobs does not do, or does with more requests.
 	client *s3.Client
 	bucket string
-	upload func(ctx context.Context, key string, r io.Reader) error
+	upload func(ctx context.Context, key string, r io.Reader, replace bool) error
 }
 
 func openStore(ctx context.Context, address string, partSize int64) (*store, error) {
@@ -97,9 +97,9 @@ func parseURL(address string) (*store, *url.URL, error) {
 	query, err := url.ParseQuery(u.RawQuery)
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("bucket: %s: what is behind the ? cannot be read: write NAME=VALUE, with & between them and %% as %%25", s.where)
+		return nil, nil, fmt.Errorf("bucket: %s: the part after the ? cannot be read: write NAME=VALUE, with & between them and %% as %%25", s.where)
 	case u.Scheme == "" || u.Scheme == "file":
-		return nil, nil, fmt.Errorf("bucket: %s is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync what they write", s.where)
+		return nil, nil, fmt.Errorf("bucket: %s is a local folder: use dir.Staging or dir.Tables of buffer/dir, which sync their files", s.where)
 	case u.User != nil:
 		return nil, nil, fmt.Errorf("bucket: the URL of %s has credentials: set them in the environment", s.where)
 	case query.Has("prefix"):
@@ -169,7 +169,7 @@ func named(ctx context.Context) context.Context {
 // put stores an object unless the key is taken, and reports whether it was free.
 func (s *store) put(ctx context.Context, key string, content func() (io.ReadCloser, error)) (stored bool, err error) {
 	for attempt := range 4 {
-		err = s.putOnce(ctx, s.prefix+key, content)
+		err = s.putOnce(ctx, s.prefix+key, content, false)
 		if err == nil {
 			return true, nil
 		}
@@ -185,18 +185,19 @@ func (s *store) put(ctx context.Context, key string, content func() (io.ReadClos
 		} else if !isRace(err) {
 			break
 		}
-		// Several puts of a free key have met: the store has refused all, or all but one.
+		// Several puts of a free key have met. The store has refused all, or all but one.
 		if err := ctxio.Sleep(ctx, time.Duration(rand.Int64N(int64(50*time.Millisecond)<<attempt))); err != nil {
 			return false, err
 		}
 	}
-	if ctx.Err() != nil { // the SDKs wrap it in errors of their own
+	if ctx.Err() != nil { // the SDKs wrap it in their own errors
 		return false, ctx.Err()
 	}
 	return false, err
 }
 
-func (s *store) putOnce(ctx context.Context, key string, content func() (io.ReadCloser, error)) error {
+// putOnce stores an object whose key is free, or with replace whether it is free or not.
+func (s *store) putOnce(ctx context.Context, key string, content func() (io.ReadCloser, error), replace bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -208,10 +209,10 @@ func (s *store) putOnce(ctx context.Context, key string, content func() (io.Read
 	defer cancel()
 	r := &source{ctx: ctx, cancel: cancel, r: rc}
 	if s.client != nil {
-		err = s.upload(ctx, key, r)
+		err = s.upload(ctx, key, r, replace)
 	} else {
 		err = s.blobs.Upload(named(ctx), key, r, &blob.WriterOptions{
-			IfNotExist: true, BufferSize: int(s.partSize), MaxConcurrency: uploadParts, ContentType: contentType,
+			IfNotExist: !replace, BufferSize: int(s.partSize), MaxConcurrency: uploadParts, ContentType: contentType,
 		})
 	}
 	if r.err != nil {
@@ -230,7 +231,7 @@ type source struct {
 	err    error
 }
 
-// Read implements [io.Reader]. An error cancels the upload: some drivers of gocloud.dev/blob store what they have got until then.
+// Read implements [io.Reader]. An error cancels the upload, because some drivers of gocloud.dev/blob store the bytes received until then.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := 0, s.ctx.Err()
 	if err == nil {
@@ -275,7 +276,7 @@ func (s *store) readRange(ctx context.Context, key string, from, most int64, dst
 	return buf.Bytes(), r.Size(), nil
 }
 
-// absence returns the error of an object that could not be opened: it matches [fs.ErrNotExist] if the object is absent, and nothing else is wrong.
+// absence returns the error of an object that could not be opened. It matches [fs.ErrNotExist] if the object is absent, and nothing else is wrong.
 func (s *store) absence(ctx context.Context, key string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -342,6 +343,23 @@ func (s *store) deleteOne(ctx context.Context, key string) error {
 		return err
 	}
 	return nil
+}
+
+// folders calls each with the names of the folders below the prefix, ascending.
+func (s *store) folders(ctx context.Context, each func(name string)) error {
+	list := s.blobs.List(&blob.ListOptions{Prefix: s.prefix, Delimiter: "/"})
+	for {
+		o, err := list.Next(named(ctx))
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if o.IsDir {
+			each(strings.TrimSuffix(strings.TrimPrefix(o.Key, s.prefix), "/"))
+		}
+	}
 }
 
 // list calls each with the keys of all objects that begin with prefix, without the store's own prefix, in ascending order, and with the

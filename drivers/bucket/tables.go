@@ -41,7 +41,7 @@ func (o TablesOptions) Validate() error {
 	return err
 }
 
-// Tables is a [driver.Target] that keeps tables as Parquet objects in a bucket. It is safe for concurrent use, also by several processes.
+// Tables is a [driver.Target] that keeps tables as Parquet objects in a bucket. It is safe for concurrent use, even by several processes.
 //
 //	PREFIX/
 //	  in.c-web.events/
@@ -53,19 +53,20 @@ func (o TablesOptions) Validate() error {
 // # Exactly once
 //
 // A part is put on the condition that its name is free, and the name has the id of the file. So one step makes rows and id visible, and the
-// store refuses the put of a second attempt, also of one beside the first. A file with rows of several days has a part for each. The parts are
+// store refuses the put of a second attempt, even one that runs during the first. A file with rows of several days has a part for each. The parts are
 // put one after the other, and the next attempt completes the parts of a killed process. Until then readers see some days of the file and
-// not others. Without PartitionBy a file is there whole or not at all. An object that has the name of a part is compared with the rows of the file;
-// if it has other rows, the error is a [driver.Permanent] one that names it.
+// not others. Without PartitionBy a file is there whole or not at all. An object that has the name of a part is compared with the rows of the file.
+// If it has other rows, the error is a [driver.Permanent] one that names it.
 //
-// Who deletes parts, or replaces them by others, deletes their ids too. Do so only after Tuning.Retention, when no import of these files can
+// Deleting or replacing parts deletes their ids too. Do so only after Tuning.Retention, when no import of these files can
 // be repeated.
 //
 // # Merging
 //
-// Parts are never merged in the bucket. A reader lists the objects and then reads them. If a merged part came before the deletion of its
-// sources, a reader would see rows twice; if it came after, a reader would miss them. A bucket has no link that could switch readers from one
-// list to another. Make files large before they are imported: with conditions of 128 MB or some minutes for imports.
+// Parts are never merged in the bucket. A reader lists the objects and then reads them. If a merged part were written before the deletion of
+// its sources, a reader would see rows twice. If it were written after the deletion, a reader would miss rows. A bucket has no
+// link that could switch readers from one list to another. Make files large before they are imported, with conditions of 128 MB or some
+// minutes for imports.
 type Tables struct {
 	objects *store
 	options TablesOptions
@@ -157,10 +158,10 @@ func (t *Tables) Extend(ctx context.Context, table driver.Table) error {
 	return t.Ensure(ctx, table)
 }
 
-// Query implements [driver.Querier].
+// Query implements [driver.Querier]. The query returns the rows with the latest times, if the table has a time, else the rows of the newest files.
 func (t *Tables) Query(table driver.Table) (language, query string) {
 	files := strings.ReplaceAll(t.objects.where+"/"+table.ID+"/**/*.parquet", "'", "''")
-	return "DuckDB", "SELECT * FROM read_parquet('" + files + "', union_by_name = true, hive_partitioning = true)\nLIMIT 20"
+	return "DuckDB", parts.FilesQuery("read_parquet", "'"+files+"', union_by_name = true, hive_partitioning = true", table.Columns, true)
 }
 
 // Limits implements [driver.Limiter].
@@ -189,7 +190,7 @@ func (t *Tables) importFile(ctx context.Context, f *driver.File) (err error) {
 	for _, obj := range f.Slices {
 		rows += obj.Rows
 	}
-	var found []part // of a table that is not split: a retry finds the part before it sends it
+	var found []part // of a table that is not split. A retry finds the part before it sends it
 	if d.Partition == "" {
 		found, err = t.partsOf(ctx, d, f.ID)
 		for _, p := range found {

@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261129171200-337e8b164f24
+	github.com/forebay/forebay v0.0.0-20261130040819-72a62c380f6f
 	github.com/klauspost/compress v1.20.3
 )
 

@@ -37,7 +37,7 @@ type Options struct {
 	Engine string
 	// Cluster, if not "", creates and changes tables on all servers of this cluster.
 	Cluster string
-	// NativeJSON creates json columns of new tables with the type JSON. This type changes documents: it reorders keys and drops null. Rows with values
+	// NativeJSON creates json columns of new tables with the type JSON. This type changes documents. It reorders keys and drops null. Rows with values
 	// that are no objects are refused. Default: json columns are String.
 	NativeJSON bool
 	// BlockBytes limits the uncompressed bytes of the rows of one block. The server keeps a block in memory until it is stored. Larger files become visible
@@ -64,7 +64,7 @@ type Target struct {
 	options Options
 
 	mu       sync.Mutex
-	settings map[string]bool // settings that the server has; nil before they are known
+	settings map[string]bool // settings that the server has, or nil before they are known
 	voids    bool            // the table voids is known to exist
 }
 
@@ -76,6 +76,7 @@ var (
 	_ driver.Counter   = (*Target)(nil)
 	_ driver.Taker     = (*Target)(nil)
 	_ driver.Voider    = (*Target)(nil)
+	_ driver.SQLTarget = (*Target)(nil)
 	_ driver.Uncreator = (*Target)(nil)
 	_ driver.Querier   = (*Target)(nil)
 	_ driver.Tailer    = (*Target)(nil)
@@ -85,11 +86,11 @@ var (
 //
 //	clickhouse://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE
 //
-// Special characters in the password are percent-encoded. The default port is 8123, and with TLS 8443. Several hosts are replicas: a request goes to the
-// host that responded last, and to the next host if it cannot be reached. The URL accepts the parameters tls (true, false or skip-verify) and ca
+// Special characters in the password are percent-encoded. The default port is 8123, and with TLS 8443. Several hosts are replicas. A request goes to
+// the host that responded last, and to the next host if it cannot be reached. The URL accepts the parameters tls (true, false or skip-verify) and ca
 // (a file with the trusted certificates, which implies tls=true).
 //
-// Open does not connect: rows wait while the database is away. The caller closes the target after the engine.
+// Open does not connect, so rows wait while the database is away. The caller closes the target after the engine.
 func Open(address string, o Options) (*Target, error) {
 	c, o, err := parse(address, o)
 	if err != nil {
@@ -349,3 +350,13 @@ func literal(text string) string { return "'" + textEscapes.Replace(text) + "'" 
 
 // table returns the name of a table as SQL.
 func (t *Target) table(id string) string { return quote(t.client.database) + "." + quote(id) }
+
+// SQL implements [driver.SQLTarget].
+func (t *Target) SQL(table driver.Table) driver.SQLSyntax {
+	return driver.SQLSyntax{
+		Table: t.table(table.ID), Quote: quote, Text: literal,
+		Contains: func(column, literal string) string {
+			return "position(lowerUTF8(toString(" + column + ")), " + literal + ") > 0"
+		},
+	}
+}

@@ -14,7 +14,7 @@ import (
 )
 
 // createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
-// the ids of the files from which they came.
+// the ids of their files.
 const createOwnTables = `
 	CREATE TABLE IF NOT EXISTS _forebay_imports (
 		file_id VARCHAR PRIMARY KEY, table_id VARCHAR NOT NULL, rows BIGINT NOT NULL, imported_at TIMESTAMP WITH TIME ZONE NOT NULL
@@ -47,7 +47,7 @@ func storageOf(t datatype.Type) string {
 	return "VARCHAR"
 }
 
-// typeOf returns the type of a column that has the type storage in DuckDB: other if that is stored so, because VARCHAR stands for two types.
+// typeOf returns the type of a column that has the type storage in DuckDB. It is other if that is stored so, because VARCHAR stands for two types.
 func typeOf(storage string, other datatype.Type) datatype.Type {
 	if storageOf(other) == storage {
 		return other
@@ -73,14 +73,14 @@ func checkTable(t driver.Table) error {
 		}
 	}
 	if strings.HasPrefix(strings.ToLower(t.ID), "_forebay_") {
-		return driver.Permanent(fmt.Errorf("duckdb: the table %q has a name that this driver keeps for itself: choose another one", t.ID))
+		return driver.Permanent(fmt.Errorf("duckdb: the table %q has a name that this driver keeps for itself: choose a different one", t.ID))
 	}
 	return nil
 }
 
 // ensure creates or extends the table as t needs it.
 func ensure(ctx context.Context, c *conn, t driver.Table) error {
-	if err := c.exec(ctx, createOwnTables); err != nil { // again, because somebody may have dropped them
+	if err := c.exec(ctx, createOwnTables); err != nil { // again, because they may have been dropped
 		return err
 	}
 	have, err := columnsOf(ctx, c, t)
@@ -146,7 +146,7 @@ func columnsOf(ctx context.Context, c *conn, t driver.Table) ([]datatype.Column,
 	return have, nil
 }
 
-// Ensure implements [driver.Target]. A table that somebody else has created may be used, if its columns have the types of this driver.
+// Ensure implements [driver.Target]. A table created by another program may be used, if its columns have the types of this driver.
 func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err

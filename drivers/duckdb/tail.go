@@ -19,13 +19,13 @@ import (
 	"github.com/forebay/forebay/driverkit/sqltail"
 )
 
-// Query implements [driver.Querier]: the rows that were stored last.
+// Query implements [driver.Querier]. The query returns the rows that were stored last. If a column hides the row id, all columns order the rows.
 func (t *Target) Query(table driver.Table) (language, query string) {
-	query = "SELECT * FROM " + sqlfile.Quote(table.ID)
-	if !hidesRowID(table.Columns) {
-		query += " ORDER BY rowid DESC"
+	order := "rowid"
+	if hidesRowID(table.Columns) {
+		order = "ALL"
 	}
-	return "DuckDB", query + " LIMIT 20"
+	return "DuckDB", "SELECT * FROM " + sqlfile.Quote(table.ID) + " ORDER BY " + order + " DESC LIMIT 20"
 }
 
 // hidesRowID reports whether a column has the name of the row id, which then has no name.
@@ -47,7 +47,7 @@ func (t *Target) Tail(ctx context.Context, table string, n int) (tail driver.Tai
 }
 
 // reading runs a call in a transaction that cannot write, and ends it. The context of the call also ends when the database must be opened again.
-// No error of the call ends the life of the database: what is read is not committed.
+// No error of the call ends the life of the database, because reads are not committed.
 func (t *Target) reading(ctx context.Context, call func(ctx context.Context, c *conn) error) error {
 	c, err := t.connect()
 	if err != nil {
@@ -119,7 +119,7 @@ func readTail(ctx context.Context, c *conn, table string, n int) (none driver.Ta
 // deleted rows leave gaps.
 const tailReach = 4096
 
-// readFrom reads the newest n rows of those from a row id on, and returns how many it has found.
+// readFrom reads the newest n rows from a row id on, and returns how many it has found.
 func readFrom(ctx context.Context, c *conn, columns []sqltail.Column, table string, from int64, n int) (tail *sqltail.Tail, found int, err error) {
 	tail = sqltail.New(columns, sqltail.MaxBytes)
 	var added error

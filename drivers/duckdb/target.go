@@ -29,16 +29,16 @@ type Options struct {
 	// Threads is how many threads DuckDB uses for imports and queries. Default: DuckDB's, one for each core.
 	Threads int
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
-	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
+	// import, which is Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
-	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour: the time since
-	// the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour. The age is the time
+	// since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
 	KeepFor time.Duration
-	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
+	// KeepBy names columns of type timestamp or date. A date is over at its end. A row in which all of them are NULL stays, and so do the rows
 	// of a table that has none of them.
 	KeepBy []string
 	// Shared opens the file for each call and closes it after the last one, so that several processes can use it in turn. The Target is then
-	// [driver.Exclusive]: the engines of all processes need Leases, as the nodes of a cluster have, and must give the same path. A call
+	// [driver.Exclusive], so the engines of all processes need Leases, as the nodes of a cluster have, and must give the same path. A call
 	// while another process has the file open fails, and the engine repeats it. Default: the file is open until Close, and no other process can
 	// open it.
 	Shared bool
@@ -56,7 +56,7 @@ type Target struct {
 
 	mu      sync.Mutex // guards closed and users, and what users use while there are none
 	closed  bool
-	running sync.WaitGroup // users: no new ones once closed is set
+	running sync.WaitGroup // users. There are no new users once closed is set
 	users   int
 
 	// What users use.
@@ -64,7 +64,7 @@ type Target struct {
 	raw       mapping.Database
 	connector *duckdbgo.Connector
 	db        *sql.DB
-	life      context.Context // of the open database: it ends with the error after which the database must be opened again. Nil: the file is not open
+	life      context.Context // of the open database. It ends with the error after which the database must be opened again. Nil if the file is not open
 	fail      context.CancelCauseFunc
 	writes    sync.Mutex // of commits and checkpoints
 }
@@ -81,6 +81,7 @@ var (
 	_ driver.Tailer      = (*Target)(nil)
 	_ driver.Exclusive   = (*Target)(nil)
 	_ driver.Voider      = (*Target)(nil)
+	_ driver.SQLTarget   = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. While another process has it open, the error
@@ -114,7 +115,7 @@ func Open(path string, opts Options) (*Target, error) {
 func Validate(path string, opts Options) error {
 	switch {
 	case strings.Contains(path, "?"):
-		return fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose another one", path)
+		return fmt.Errorf("duckdb: the path %q has a question mark, after which the library reads options: choose a different one", path)
 	case opts.MemoryLimit < 0:
 		return fmt.Errorf("duckdb: MemoryLimit is %d, must not be negative", opts.MemoryLimit)
 	case opts.Threads < 0:
@@ -126,7 +127,7 @@ func Validate(path string, opts Options) error {
 	return nil
 }
 
-// prepare creates the driver's tables and sets what the options say.
+// prepare creates the driver's tables and applies the options.
 func (t *Target) prepare() error {
 	ctx := context.Background()
 	first := func() (*conn, error) { return t.dial(func() {}) }
@@ -154,7 +155,7 @@ func (t *Target) prepare() error {
 	})
 }
 
-// errClosed ends calls that come after Close.
+// errClosed is the error of calls after Close.
 var errClosed = errors.New("the target is closed")
 
 // begin opens the file if it is not open, and lets Close wait until the caller calls end.
@@ -180,7 +181,7 @@ func (t *Target) end() {
 	case t.users > 0:
 	case t.opts.Shared:
 		_ = t.closePool()
-		_ = t.closeFile() // what was committed is in the file or in its log
+		_ = t.closeFile() // committed rows are in the file or in its log
 	case !t.closed:
 		_ = t.ready() // the next call tries again
 	}
@@ -210,9 +211,9 @@ func (t *Target) closePool() (err error) {
 	return err
 }
 
-// DB returns the database for queries in this process, or nil with Options.Shared: see [Target.Use]. You may write to it too, but not to tables whose
-// names begin with _forebay_. It belongs to the Target: do not close it. After a failed write the Target opens the database again: queries fail until all
-// connections have ended. SetMaxIdleConns is then back at its default.
+// DB returns the database for queries in this process, or nil with Options.Shared, see [Target.Use]. You may write to it too, but not to tables whose
+// names begin with _forebay_. It belongs to the Target, so do not close it. After a failed write the Target opens the database again, and queries fail
+// until all connections have ended. SetMaxIdleConns is then back at its default.
 func (t *Target) DB() *sql.DB {
 	if t.opts.Shared {
 		return nil
@@ -221,7 +222,7 @@ func (t *Target) DB() *sql.DB {
 }
 
 // Use calls a function with the database, as [Target.DB] returns it. With Options.Shared the file is open until it returns, and no other process can
-// import meanwhile; while another process has the file open, the error is [ErrLocked].
+// import meanwhile. While another process has the file open, the error is [ErrLocked].
 func (t *Target) Use(call func(*sql.DB) error) error {
 	end, err := t.begin()
 	if err != nil {
@@ -231,7 +232,7 @@ func (t *Target) Use(call func(*sql.DB) error) error {
 	return call(t.db)
 }
 
-// Alone implements [driver.Exclusive]: with Options.Shared one process at a time uses the file.
+// Alone implements [driver.Exclusive]. With Options.Shared one process at a time uses the file.
 func (t *Target) Alone(string) string {
 	if !t.opts.Shared {
 		return ""
@@ -245,12 +246,12 @@ const maxCell = 1 << 30
 // Limits implements [driver.Limiter]. DuckDB stores only UTF-8.
 func (t *Target) Limits() datatype.Limits { return datatype.Limits{UTF8: true, MaxCell: maxCell} }
 
-// Needs implements [driver.LocalDriver]: rows go to the log or the file, and a checkpoint writes the rows of the log again.
+// Needs implements [driver.LocalDriver]. Rows go to the log or the file, and a checkpoint writes the rows of the log again.
 func (t *Target) Needs(_, raw int64) (path string, bytes int64) {
 	return t.path, 3*raw + 32<<20
 }
 
-// CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
+// CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that were deleted since.
 func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	err = t.transaction(ctx, func(ctx context.Context, c *conn) error {
 		found, err := c.query(ctx, `SELECT coalesce(sum(greatest(rows, 0)), 0)::BIGINT::VARCHAR FROM _forebay_imports WHERE %s AND table_id = %s AND EXISTS
@@ -305,7 +306,7 @@ func (t *Target) transactionOn(ctx context.Context, connect func() (*conn, error
 	return nil
 }
 
-// write runs a statement that writes to the log or the file. One such statement runs at a time. After a failed statement no other one runs: see
+// write runs a statement that writes to the log or the file. One such statement runs at a time. After a failed statement no other one runs, see
 // [Target.failure].
 func (t *Target) write(c *conn, statement string) error {
 	t.writes.Lock()
@@ -339,4 +340,14 @@ func again(ctx context.Context, call func() error) (err error) {
 		}
 	}
 	return err
+}
+
+// SQL implements [driver.SQLTarget].
+func (t *Target) SQL(table driver.Table) driver.SQLSyntax {
+	return driver.SQLSyntax{
+		Table: sqlfile.Quote(table.ID), Quote: sqlfile.Quote, Text: sqlfile.Literal,
+		Contains: func(column, literal string) string {
+			return "contains(lower(CAST(" + column + " AS VARCHAR)), " + literal + ")"
+		},
+	}
 }

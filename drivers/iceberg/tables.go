@@ -21,7 +21,7 @@ import (
 // creationKey is the property with Table.Creation.
 const creationKey = "forebay.creation"
 
-// tableProperties returns the properties of a new table. Exactness cannot depend on them, because somebody else may have created the table.
+// tableProperties returns the properties of a new table. Exactness cannot depend on them, because another program may have created the table.
 func tableProperties(t driver.Table) iceberglib.Properties {
 	props := iceberglib.Properties{
 		table.CommitNumRetriesKey:                 "0",
@@ -43,7 +43,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$`)
 
 func (t *Target) identifier(id string) (table.Identifier, error) {
 	if !plainName.MatchString(id) {
-		return nil, driver.Permanent(fmt.Errorf("iceberg: the table %.100q: a name has letters, digits, '_', '-' and '.', at most 200: choose another one", id))
+		return nil, driver.Permanent(fmt.Errorf("iceberg: the table %.100q: a name has letters, digits, '_', '-' and '.', at most 200: choose a different one", id))
 	}
 	return table.Identifier{t.opts.Namespace, id}, nil
 }
@@ -124,7 +124,7 @@ func schemaOf(columns []datatype.Column) *iceberglib.Schema {
 	return iceberglib.NewSchema(0, fields...)
 }
 
-// docOf is the comment of a column. A string has one too, so that one without it was created by somebody else.
+// docOf is the comment of a column. A string has a comment too, so a column without one was created by another program.
 func docOf(t datatype.Type) string {
 	if t == datatype.String {
 		return "string"
@@ -175,7 +175,7 @@ func (t *Target) ensure(ctx context.Context, id table.Identifier, want driver.Ta
 			if loadErr != nil || now == nil || now.MetadataLocation() == tbl.MetadataLocation() {
 				return nil, errors.Join(err, loadErr)
 			}
-			last = err // somebody has changed the table meanwhile, perhaps in the same way
+			last = err // another program has changed the table meanwhile, perhaps in the same way
 		}
 	}
 	return nil, fmt.Errorf("others keep changing the table: %w", last)
@@ -246,7 +246,7 @@ func (t *Target) alter(ctx context.Context, tbl *table.Table, have, want []datat
 	return true, err
 }
 
-// Ensure implements [driver.Target]. A table that somebody else has created may be used if its columns have the types of the package.
+// Ensure implements [driver.Target]. A table created by another program may be used if its columns have the types of the package.
 func (t *Target) Ensure(ctx context.Context, table driver.Table) (err error) {
 	defer catch(&err)
 	id, err := t.identifier(table.ID)
@@ -269,8 +269,8 @@ func (t *Target) Extend(ctx context.Context, table driver.Table) error {
 	return t.Ensure(ctx, table)
 }
 
-// Uncreate implements [driver.Uncreator]. The files of the table stay: there are no rows in them. No request to a catalog drops a table only if it has
-// no snapshot, so a first commit of another engine between the look and the drop is lost. docs/drivers/iceberg.md says so.
+// Uncreate implements [driver.Uncreator]. The files of the table stay, because there are no rows in them. No request to a catalog drops a table only if
+// it has no snapshot, so a first commit of another engine between the look and the drop is lost. docs/drivers/iceberg.md says so.
 func (t *Target) Uncreate(ctx context.Context, tableID, creation string) (err error) {
 	defer catch(&err)
 	id, err := t.identifier(tableID)
@@ -317,8 +317,8 @@ func (t *Target) countFile(ctx context.Context, table driver.Table, fileID strin
 	return rows, r.dropped > 0, wrap(err, "table %q", table.ID)
 }
 
-// TakenAway implements [driver.Taker]. Rows of a forgotten id without a file of their own were compacted or deleted. A table that has
-// forgotten no id of the engine, and lacks this one, is not the table that got the rows: it was dropped or replaced.
+// TakenAway implements [driver.Taker]. Rows of a forgotten id without their own file were compacted or deleted. A table that has
+// forgotten no id of the engine, and lacks this one, is not the table that got the rows, so it was dropped or replaced.
 func (t *Target) TakenAway(ctx context.Context, table driver.Table, fileID string) (bool, error) {
 	rows, forgotten, err := t.countFile(ctx, table, fileID)
 	return rows == 0 && forgotten, err

@@ -50,7 +50,7 @@ type Options struct {
 	KeepIDs time.Duration
 }
 
-// Target is a [driver.Target] whose tables are in an Iceberg catalog. It is safe for concurrent use, also beside other programs that
+// Target is a [driver.Target] whose tables are in an Iceberg catalog. It is safe for concurrent use, including next to other programs that
 // write to the tables.
 type Target struct {
 	catalog catalog.Catalog
@@ -82,7 +82,7 @@ var (
 )
 
 // New returns a target for the tables of a catalog. The caller closes the catalog after the engine. Tables in local folders are
-// synced: for that, New and [Open] replace the local files of iceberg-go in the whole process. For buckets import the scheme, for
+// synced. For that, New and [Open] replace the local files of iceberg-go in the whole process. For buckets import the scheme, for
 // example github.com/apache/iceberg-go/io/gocloud/s3.
 func New(c catalog.Catalog, opts Options) *Target {
 	opts.Namespace = cmp.Or(opts.Namespace, "forebay")
@@ -97,7 +97,7 @@ func New(c catalog.Catalog, opts Options) *Target {
 	}
 }
 
-// Open opens or creates a warehouse: a folder on a local disk with the catalog, catalog.db, and the tables. Several processes may use it
+// Open opens or creates a warehouse, a folder on a local disk with the catalog, catalog.db, and the tables. Several processes may use it
 // at the same time. The caller closes it after the engine.
 func Open(folder string, opts Options) (*Local, error) {
 	folder, err := filepath.Abs(folder)
@@ -148,7 +148,7 @@ func useLog(db *sql.DB) error {
 	}
 }
 
-// fileURL returns the URL of a path, with three slashes: after two, some readers expect a host.
+// fileURL returns the URL of a path, with three slashes. After two, some readers expect a host.
 func fileURL(path string) *url.URL {
 	path = filepath.ToSlash(path)
 	if path[0] != '/' { // a drive
@@ -157,8 +157,8 @@ func fileURL(path string) *url.URL {
 	return &url.URL{Scheme: "file", Path: path}
 }
 
-// syncLog makes earlier commits durable by another one. A process may have been killed between writing a commit and syncing it. SQLite reads
-// such a commit after a restart, but a power cut would still undo it.
+// syncLog makes earlier commits durable by a new commit. A process may have been killed between writing a commit and syncing it. SQLite
+// reads such a commit after a restart, but a power cut would still undo it.
 func (l *Local) syncLog(ctx context.Context) error {
 	_, err := l.db.ExecContext(ctx, "UPDATE _forebay_sync SET n = n + 1")
 	return err
@@ -176,7 +176,7 @@ func (l *Local) Close() error {
 	return errors.Join(err, l.db.Close())
 }
 
-// Needs implements [driver.LocalDriver]: the rows as Parquet, and the metadata of the table.
+// Needs implements [driver.LocalDriver]. The driver writes the rows as Parquet, and the metadata of the table.
 func (l *Local) Needs(_, raw int64) (folder string, bytes int64) {
 	const metadata = 16 << 20
 	if raw == 0 { // before Compact
@@ -185,11 +185,12 @@ func (l *Local) Needs(_, raw int64) (folder string, bytes int64) {
 	return l.folder, metadata + raw
 }
 
-// Query implements [driver.Querier]: the rows with the latest times, if the table has a time. A query engine may know the catalog by a name, which
+// Query implements [driver.Querier]. The query returns the rows with the latest times if the table has a time,
+// else it orders the rows by the first column. A query engine may know the catalog by a name, which
 // stands in front.
 func (t *Target) Query(table driver.Table) (language, query string) {
 	query = "SELECT * FROM " + sqlfile.Quote(t.opts.Namespace) + "." + sqlfile.Quote(table.ID)
-	if by := sqltail.TimeColumn(table.Columns); by != "" {
+	if by := sqltail.OrderColumn(table.Columns); by != "" {
 		query += " ORDER BY " + sqlfile.Quote(by) + " DESC NULLS LAST"
 	}
 	return "SQL", query + " LIMIT 20"

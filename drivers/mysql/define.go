@@ -19,7 +19,7 @@ import (
 // imports is the table of the imported files.
 const imports = reserved + "imports"
 
-// alterTimeout is how long a change of a table waits for it. Everybody else who wants the table waits behind the change.
+// alterTimeout is how long a change of a table waits for it. All other users of the table wait for the change.
 const alterTimeout = 2 * time.Second
 
 // tableExists is the number of the error about a table that was created meanwhile.
@@ -169,7 +169,7 @@ func nullable(c column) string {
 	return s
 }
 
-// checkKey refuses a table with Options.Keys whose unique keys are not this one: an upsert would replace the row of another key.
+// checkKey refuses a table with Options.Keys whose unique keys are not this one, because an upsert would replace the row of another key.
 func (t *Target) checkKey(ctx context.Context, q querier, id string) error {
 	key := t.options.Keys[id]
 	if key == nil {
@@ -205,7 +205,7 @@ func (t *Target) checkKey(ctx context.Context, q querier, id string) error {
 	for index, columns := range unique {
 		slices.Sort(columns)
 		if !slices.Equal(columns, want) {
-			return driver.Permanent(fmt.Errorf("the table %s has the unique key %q besides the key of Keys: an upsert could replace another row. Drop the key, or leave the table out of Keys", t.table(id), index))
+			return driver.Permanent(fmt.Errorf("the table %s has the unique key %q in addition to the key of Keys: an upsert could replace another row. Drop the key, or leave the table out of Keys", t.table(id), index))
 		}
 		found = true
 	}
@@ -285,7 +285,7 @@ func (t *Target) definition(s session, c datatype.Column, key bool) string {
 	return def
 }
 
-// keyLength is the length of texts and bytes in a key. An index has at most 3,072 bytes: three such texts.
+// keyLength is the length of texts and bytes in a key. An index has at most 3,072 bytes, three such texts.
 const keyLength = 255
 
 // typeName returns the type of new columns. The size of a text tells untyped columns from strings.

@@ -29,13 +29,13 @@ import (
 
 // Options are the options of a [Target]. The zero value has a default for each.
 type Options struct {
-	// Keys are the columns of the primary key of a table, by Table.ID. A row of such a table replaces the one with its key. Rows of one file
-	// count in their order. Of two files, the one that is imported later wins.
+	// Keys are the columns of the primary key of a table, by Table.ID. A row of such a table replaces the row with its key. Rows of one file
+	// count in their order. Of two files, the later import wins.
 	Keys map[string][]string
 	// Indexes lists the columns of indexes. A table that the driver creates gets each index of whose columns it has all. Existing tables stay as
-	// they are: create the index yourself. Each index slows imports. Of a text column, the index has the first 191 characters.
+	// they are, so create the index yourself. Each index slows imports. Of a text column, the index has the first 191 characters.
 	Indexes [][]string
-	// NativeJSON makes json columns of new tables in MySQL of the type JSON. MySQL then changes documents: it orders keys, keeps the last of
+	// NativeJSON makes json columns of new tables in MySQL of the type JSON. MySQL then changes documents. It orders keys, keeps the last of
 	// equal ones and rewrites numbers. MariaDB ignores the option, because its JSON is text.
 	NativeJSON bool
 	// InsertOnly sends rows by INSERT even if the server accepts LOAD DATA LOCAL.
@@ -43,7 +43,7 @@ type Options struct {
 	// MaxConns bounds the connections. An import needs one. Default: 8.
 	MaxConns int
 	// LockTimeout is how long an import waits for a lock, for example while another attempt of the same file runs. It is rounded up to seconds. A
-	// change of a table waits for at most 2 seconds, because readers wait behind it. Default: 10 s.
+	// change of a table waits for at most 2 seconds, because readers wait for it. Default: 10 s.
 	LockTimeout time.Duration
 	// KeepIDs is how long the id of an imported file is remembered. A file that is retried later than this is imported again, so it must be
 	// longer than any outage after which files of staging are still imported. Default: 1 year. The least is 30 days.
@@ -55,13 +55,13 @@ type Options struct {
 	// of a table that has none of them.
 	KeepBy []string
 	// TrustTriggers says that an error which a trigger of yours raises by SIGNAL is always about the row. Then the row leaves its file and goes
-	// to the quarantine. Default: the file is held until the operator decides; see forebay.SinkHandle.SplitFile.
+	// to the quarantine. Default: the file is held until the operator decides, see forebay.SinkHandle.SplitFile.
 	TrustTriggers bool
 	// LazyLog accepts a server whose innodb_flush_log_at_trx_commit is not 1. Such a server loses the imports of its last second when it, or its
 	// machine, crashes, and they are not repeated. Default: imports are held until the setting is 1.
 	LazyLog bool
 	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere. The session variables in
-	// Params must stay: strict mode is among them.
+	// Params must stay, because strict mode is among them.
 	Configure func(*mysql.Config)
 }
 
@@ -83,6 +83,7 @@ var (
 	_ driver.Limiter   = (*Target)(nil)
 	_ driver.Counter   = (*Target)(nil)
 	_ driver.Voider    = (*Target)(nil)
+	_ driver.SQLTarget = (*Target)(nil)
 	_ driver.Uncreator = (*Target)(nil)
 	_ driver.Compactor = (*Target)(nil)
 	_ driver.Querier   = (*Target)(nil)
@@ -96,7 +97,7 @@ var (
 // skip-verify), ca (a file with the certificates that the server's is checked against, which implies tls=true) and socket (the path of a Unix
 // socket, instead of the host). With preferred, the default, the connection is encrypted if the server can, and the certificate is not checked.
 //
-// Open does not connect: rows wait while the database is away. The caller closes the target after the engine.
+// Open does not connect, so rows wait while the database is away. The caller closes the target after the engine.
 func Open(address string, o Options) (*Target, error) {
 	cfg, o, err := parse(address, o)
 	if err != nil {
@@ -199,7 +200,7 @@ func parse(address string, o Options) (*mysql.Config, Options, error) {
 // seconds returns a time as the server's settings have it.
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) }
 
-// errAddress contains nothing of the address: a part of it may be the password.
+// errAddress contains nothing of the address, because a part of it may be the password.
 var errAddress = errors.New("the address cannot be read: use mysql://USER:PASSWORD@HOST:PORT/DATABASE, and write in the password @ as %40, / as %2F, ? as %3F, # as %23")
 
 // config reads an address.
@@ -268,7 +269,7 @@ func config(address string) (*mysql.Config, error) {
 	}
 	cfg.Timeout = 10 * time.Second // to connect
 	cfg.InterpolateParams = true   // a proxy may give each transaction another connection of the server, so nothing is prepared
-	cfg.MaxAllowedPacket = 0       // what the server says
+	cfg.MaxAllowedPacket = 0       // as the server says
 	cfg.Logger = &mysql.NopLogger{}
 	return cfg, nil
 }
@@ -279,7 +280,7 @@ func (t *Target) Close() error { return t.db.Close() }
 const (
 	// maxDepth is the greatest number of levels that a JSON document in MariaDB 10.11 may have. MySQL accepts 100.
 	maxDepth = 31
-	// maxCell is what a MEDIUMTEXT holds. It is also the greatest part of a message of the protocol.
+	// maxCell is the capacity of a MEDIUMTEXT. It is also the greatest part of a message of the protocol.
 	maxCell = 1<<24 - 1
 )
 
@@ -288,16 +289,21 @@ func (t *Target) Limits() datatype.Limits {
 	return datatype.Limits{UTF8: true, NoNaN: true, MaxDepth: maxDepth, MaxCell: maxCell}
 }
 
-// Query implements [driver.Querier]: the rows with the latest times, if the table has a time. MySQL does not tell the order of the imports.
+// Query implements [driver.Querier]. The query returns the rows with the latest times if the table has a time, else it orders the
+// rows by the key or the first column, because MySQL does not tell the order of the imports.
 func (t *Target) Query(table driver.Table) (language, query string) {
 	query = "SELECT * FROM " + t.table(table.ID)
-	if by := sqltail.TimeColumn(table.Columns, t.options.KeepBy...); by != "" {
+	by := sqltail.OrderColumn(table.Columns, t.options.KeepBy...)
+	if keys := t.options.Keys[table.ID]; len(keys) > 0 && sqltail.TimeColumn(table.Columns, t.options.KeepBy...) == "" {
+		by = keys[0]
+	}
+	if by != "" {
 		query += " ORDER BY " + quote(by) + " DESC"
 	}
 	return "MySQL", query + " LIMIT 20"
 }
 
-// reserved begins the names of our own tables.
+// reserved begins the names of the driver's tables.
 const reserved = "_forebay_"
 
 // check refuses a table whose names the server would not keep, or that has no column of its key.
@@ -354,3 +360,15 @@ func quoteAll(names []string) string {
 
 // table returns the name of a table as SQL.
 func (t *Target) table(id string) string { return quote(t.database) + "." + quote(id) }
+
+var textEscapes = strings.NewReplacer(`\`, `\\`, `'`, `''`)
+
+// SQL implements [driver.SQLTarget]. Its texts are for a session without NO_BACKSLASH_ESCAPES.
+func (t *Target) SQL(table driver.Table) driver.SQLSyntax {
+	return driver.SQLSyntax{
+		Table: t.table(table.ID), Quote: quote, Text: func(text string) string { return "'" + textEscapes.Replace(text) + "'" },
+		Contains: func(column, literal string) string {
+			return "LOCATE(" + literal + ", LOWER(CAST(" + column + " AS CHAR))) > 0"
+		},
+	}
+}

@@ -64,6 +64,14 @@ func TestQueryHasNoPassword(t *testing.T) {
 	if _, query := target.Query(at); query != "SELECT * FROM `d``b`.`t` ORDER BY `received``at` DESC LIMIT 20" {
 		t.Errorf("of a table with a time: %s", query)
 	}
+	at.Columns = at.Columns[:1]
+	if _, query := target.Query(at); query != "SELECT * FROM `d``b`.`t` ORDER BY `n` DESC LIMIT 20" {
+		t.Errorf("of a table without a time: %s", query)
+	}
+	target.options.Keys = map[string][]string{"t": {"id", "n"}}
+	if _, query := target.Query(at); query != "SELECT * FROM `d``b`.`t` ORDER BY `id` DESC LIMIT 20" {
+		t.Errorf("of a table with a key: %s", query)
+	}
 }
 
 // Configure gets what connections are made of.

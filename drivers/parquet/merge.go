@@ -81,7 +81,7 @@ type source struct {
 	path   string
 	file   *partFile
 	closer io.Closer
-	places []int // of the merged columns; -1: the part lacks it
+	places []int // of the merged columns, where -1 means that the part lacks it
 }
 
 // merger writes the rows of several parts to one.
@@ -96,7 +96,7 @@ type merger struct {
 }
 
 // Merge implements [parts.Format]. It leaves out parts with a column that the table does not have in this form. The merged part is read again
-// and compared before anybody relies on it.
+// and compared before it is used.
 func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, dir string, in []parts.Part) (merged parts.Merged, err error) {
 	m := &merger{format: x, ctx: ctx, store: s}
 	defer func() {
@@ -136,7 +136,7 @@ func (x format) Merge(ctx context.Context, s *parts.Store, d parts.Definition, d
 			merged.Files = append(merged.Files, f)
 		}
 		if at += src.file.rows(); at != end || src.part.Rows >= 0 && src.part.Rows != src.file.rows() {
-			err := fmt.Errorf("it has %d rows, which is not what is recorded", src.file.rows())
+			err := fmt.Errorf("it has %d rows, which differs from the record", src.file.rows())
 			return parts.Merged{}, errors.Join(parts.Damaged(src.path, err), s.FS.Remove(temp))
 		}
 		merged.Taken = append(merged.Taken, src.part)
@@ -180,7 +180,7 @@ func logical(n pq.Node) string {
 	return ""
 }
 
-// plan decides which columns the merged part has: every column of any source, in the order of the table.
+// plan decides which columns the merged part has. It has every column of any source, in the order of the table.
 func (m *merger) plan(d parts.Definition) {
 	for _, c := range d.Columns {
 		col := newColumn(c.Name, c, c)
@@ -366,7 +366,7 @@ func addSum(sum *maphash.Hash, values []pq.Value) {
 	}
 }
 
-// check reads the merged part from the disk and compares it with what was read from the sources.
+// check reads the merged part from the disk and compares it with the rows of the sources.
 func (m *merger) check(path string) error {
 	p, closer, err := openPart(m.store, path)
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 type Options struct {
 	// PartitionBy names a column of type date or timestamp. A new table that has it keeps the rows of each day (UTC) in a
 	// folder dt=2026-11-22, and rows whose value is NULL in dt=__HIVE_DEFAULT_PARTITION__. Files of several days have such folders in a
-	// folder of their own. Other tables, and tables that exist, are not split.
+	// separate folder. Other tables, and tables that exist, are not split.
 	PartitionBy string
 	// MergeTo is the size in bytes up to which small parts are merged in the background. The default is 128 MiB, and -1
 	// merges nothing. Merging takes up to twice the space for an hour.
 	MergeTo int64
-	// KeepFor, if not 0, is the age at which parts are removed: in a partitioned table the time since the end of their day,
-	// in others since their import. Once the sink of a table is gone, its parts stay until [Target.Compact] is called.
+	// KeepFor, if not 0, is the age at which parts are removed. It counts from the end of their day in a partitioned table,
+	// and from their import in other tables. Once the sink of a table is gone, its parts stay until [Target.Compact] is called.
 	KeepFor time.Duration
 	// RowGroup is the number of rows of a row group, the unit in which engines skip and share work. The default is 131,072.
 	RowGroup int64
@@ -73,7 +73,7 @@ const (
 )
 
 // Target is a [driver.Target] that keeps each table in a folder of Parquet files. It imports each file exactly once. It is safe for
-// concurrent use, also by several processes.
+// concurrent use, even by several processes.
 type Target struct{ folder *parts.Tables }
 
 var (
@@ -113,18 +113,18 @@ func Tables(path string, o Options) (*Target, error) {
 	})}, nil
 }
 
-// Path returns the folder of a table, whether it exists or not. It is a link if parts are merged or split by day: resolve it once, for
+// Path returns the folder of a table, whether it exists or not. It is a link if parts are merged or split by day, so resolve it once, for
 // example with [filepath.EvalSymlinks], and read the resulting folder within the hour.
 func (t *Target) Path(table string) string { return t.folder.Path(table) }
 
-// Query implements [driver.Querier].
+// Query implements [driver.Querier]. The query returns the rows with the latest times, if the table has a time, else the rows of the newest files.
 func (t *Target) Query(table driver.Table) (language, query string) {
 	path := t.Path(table.ID)
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
 	files := strings.ReplaceAll(filepath.Join(path, "**", "*.parquet"), "'", "''")
-	return "DuckDB", "SELECT * FROM read_parquet('" + files + "', union_by_name = true, hive_partitioning = true)\nLIMIT 20"
+	return "DuckDB", parts.FilesQuery("read_parquet", "'"+files+"', union_by_name = true, hive_partitioning = true", table.Columns, true)
 }
 
 // Columns returns the columns of a table. A missing table is an error that matches [io/fs.ErrNotExist].
@@ -152,13 +152,13 @@ func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID strin
 	return t.folder.CountFile(ctx, table, fileID)
 }
 
-// TakenAway implements [driver.Taker]. A part that is missing as a whole from an existing table was removed by somebody or by Options.KeepFor.
+// TakenAway implements [driver.Taker]. A part that is missing as a whole from an existing table was removed by a user or by Options.KeepFor.
 func (t *Target) TakenAway(ctx context.Context, table driver.Table, fileID string) (bool, error) {
 	return t.folder.TakenAway(ctx, table, fileID)
 }
 
-// Compact implements [driver.Compactor]: it merges small parts and removes old ones, as the options say. It is safe beside
-// imports and readers, and after a crash at any point. The first call of a process, and one call an hour, does all that there is to do. The others
+// Compact implements [driver.Compactor]. It merges small parts and removes old ones, as the options say. It is safe alongside
+// imports and readers, and after a crash at any point. The first call of a process, and one call an hour, does all pending work. The other calls
 // wait until a quarter of the parts of the table can be merged or removed.
 func (t *Target) Compact(ctx context.Context, table driver.Table) error {
 	return t.folder.Compact(ctx, table)
@@ -172,8 +172,8 @@ func (t *Target) Uncreate(ctx context.Context, table, creation string) error {
 	return t.folder.Uncreate(ctx, table, creation)
 }
 
-// Alone implements [driver.Exclusive]: of several processes only one may create a table that is neither split by day nor merged. Everything
-// else they do beside each other.
+// Alone implements [driver.Exclusive]. Of several processes only one may create a table that is neither split by day nor merged. Everything
+// else they do concurrently.
 func (t *Target) Alone(table string) string { return t.folder.Alone(table) }
 
 // Needs implements [driver.LocalDriver]. A part of many columns and few rows is larger than its rows, by about 1 KiB a column.

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/seedtest"
@@ -63,7 +64,7 @@ func TestEngines(t *testing.T) {
 	expectRows(t, target, "shop.orders", want...)
 }
 
-// Events are accepted while the database is away, also by an engine that opens meanwhile, and reach the table when it is back.
+// Events are accepted while the database is away, even by an engine that opens meanwhile, and reach the table when it is back.
 func TestOutage(t *testing.T) {
 	target := open(t, Options{})
 	source := forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
@@ -113,7 +114,25 @@ func TestOutage(t *testing.T) {
 
 // The server is killed at random moments while clients send and files are imported. The engine acknowledges every event, and each is in
 // the table once.
-func TestKillsOfTheServer(t *testing.T) {
+func TestKillsOfTheServer(t *testing.T) { killServer(t, clienttest.Serve, 1) }
+
+// The same with several tables, whose files are imported together.
+func TestKillsOfTheServerWithManyTables(t *testing.T) {
+	target := killServer(t, clienttest.ServeMany, clienttest.ManyTables)
+	times := map[string]int{} // now() is the same for all files of a transaction
+	for _, row := range readTable(t, target.options.Schema, imports) {
+		times[row[3]]++
+	}
+	for _, n := range times {
+		if n > 1 {
+			return
+		}
+	}
+	t.Errorf("got no two files of one transaction among %d", len(times))
+}
+
+// killServer plays the kills of the server with an engine that fills some tables.
+func killServer(t *testing.T, serve func(string, driver.Target) (string, func() error, error), tables int) *Target {
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
@@ -121,14 +140,14 @@ func TestKillsOfTheServer(t *testing.T) {
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	target := open(t, Options{})
-	url, end, err := clienttest.Serve(t.TempDir(), target)
+	url, end, err := serve(t.TempDir(), target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clients := clienttest.Send(url)
 	for range kills {
 		rows := len(readTable(t, target.options.Schema, imports))
-		waitFor(t, fmt.Sprintf("SELECT count(*) > %d FROM %s", rows, target.table(imports))) // imports go on
+		waitFor(t, fmt.Sprintf("SELECT count(*) > %d FROM %s", rows, target.table(imports))) // imports continue
 		clients.Wait(1 + rng.Int64N(1000))
 		server.Kill(t)
 		clients.Wait(rng.Int64N(100))
@@ -141,13 +160,16 @@ func TestKillsOfTheServer(t *testing.T) {
 	if n := clients.Failed(); n > 0 {
 		t.Errorf("%d events were not acknowledged while the server was away", n)
 	}
-	stored := map[clienttest.Event]int{}
-	for _, row := range readTable(t, target.options.Schema, clienttest.Table) {
-		var e clienttest.Event
-		if _, err := fmt.Sscan(row[0]+" "+row[1], &e.Client, &e.Seq); err != nil {
-			t.Fatal(err)
+	for i := range tables {
+		stored := map[clienttest.Event]int{}
+		for _, row := range readTable(t, target.options.Schema, clienttest.TableOf(i)) {
+			var e clienttest.Event
+			if _, err := fmt.Sscan(row[0]+" "+row[1], &e.Client, &e.Seq); err != nil {
+				t.Fatal(err)
+			}
+			stored[e]++
 		}
-		stored[e]++
+		clients.Check(t, stored)
 	}
-	clients.Check(t, stored)
+	return target
 }

@@ -19,10 +19,10 @@ const (
 )
 
 // findRefused finds the other rows of a file that the database refuses, up to [driver.MaxRowErrors], because an import ends at the first one. So
-// a file with a hundred of them costs one more pass over its rows, not a hundred imports. Nothing of it stays.
+// a file with a hundred of them costs one more pass over its rows, not a hundred imports. No row stays.
 //
-// The rows are sent once more in a transaction that is rolled back, a few thousand at once, each batch behind a savepoint. A batch that is refused
-// is sent again without the row that the server names, or in halves if it names none: so it does for foreign keys, deferred constraints and upserts.
+// The rows are sent once more in a transaction that is rolled back, a few thousand at once, each batch after a savepoint. A refused batch
+// is sent again without the row that the server names, or in halves if it names none, as it does for foreign keys, deferred constraints and upserts.
 func (t *Target) findRefused(ctx context.Context, f *driver.File, first *driver.RowsError) error {
 	found := &driver.RowsError{Err: first.Err}
 	err := t.transaction(ctx, t.options.LockTimeout, t.importTimeout(f.RawBytes), func(tx pgx.Tx) error {
@@ -47,9 +47,9 @@ func (t *Target) findRefused(ctx context.Context, f *driver.File, first *driver.
 		found.Complete = errors.Is(err, errProbed)
 		return found
 	case errors.Is(err, errProbed) && first.Rows[0].Row < 0:
-		return errors.New("postgres: the database has refused a row, and takes all of them now")
+		return errors.New("postgres: the database has refused a row, and accepts every row now")
 	}
-	return first // the probe has failed, or the row is refused no more: the next import finds out
+	return first // the probe has failed, or the row is refused no more. The next import finds out
 }
 
 var (
@@ -116,7 +116,7 @@ func (p *probe) refuse(row driver.RowError) error {
 	return nil
 }
 
-// try sends rows, and notes those that are refused. Those that are not stay, so that later ones can conflict with them.
+// try sends rows, and notes the refused rows. Accepted rows stay, so that later rows can conflict with them.
 func (p *probe) try(ctx context.Context, from, to int) error {
 	for from < to {
 		err := p.send(ctx, from, to)
@@ -143,7 +143,7 @@ func (p *probe) try(ctx context.Context, from, to int) error {
 			from = middle
 			continue
 		}
-		if err := p.try(ctx, from, at); err != nil { // each may still break what is checked at the end of a statement
+		if err := p.try(ctx, from, at); err != nil { // each may still violate a check at the end of a statement
 			return err
 		}
 		p.found.Unsure, p.found.Patience = p.found.Unsure || refused.Unsure, max(p.found.Patience, refused.Patience)

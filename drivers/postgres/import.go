@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// errPrepare ends an attempt that needs a change of the schema first, which is a transaction of its own.
+// errPrepare ends an attempt that needs a change of the schema first, which is a separate transaction.
 var errPrepare = errors.New("the table must be created or extended first")
 
 // Import implements [driver.Target].
@@ -23,7 +23,7 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := t.check(f.Table); err != nil {
 		return err
 	}
-	// Somebody may drop a column or the table after each Ensure, so the attempts are bounded.
+	// A user may drop a column or the table after each Ensure, so the attempts are bounded.
 	for attempt := 0; ; attempt++ {
 		err := t.transaction(ctx, t.options.LockTimeout, t.importTimeout(f.RawBytes), func(tx pgx.Tx) error { return t.importOnce(ctx, tx, f) })
 		if refused, ok := errors.AsType[*driver.RowsError](err); ok && f.Rows > 1 {
@@ -41,7 +41,7 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	}
 }
 
-// importTimeout is how long one statement of an import may take: leastStatement and a second for each 256 KiB. A COPY whose client hangs
+// importTimeout is how long one statement of an import may take. It is leastStatement and a second for each 256 KiB. A COPY whose client hangs
 // takes longer, see endHung.
 func (t *Target) importTimeout(bytes int64) time.Duration {
 	return t.leastStatement + time.Duration(bytes>>18)*time.Second
@@ -52,26 +52,31 @@ func (t *Target) importOnce(ctx context.Context, tx pgx.Tx, f *driver.File) erro
 	if err != nil {
 		return err
 	}
+	return in.fill(ctx, tx, f)
+}
+
+// fill stores the rows of a file.
+func (in *intake) fill(ctx context.Context, tx pgx.Tx, f *driver.File) error {
 	if err := in.fields.copy(ctx, tx, f, in.into, in.relation, in.limit); err != nil || in.upsert == "" {
 		return err
 	}
-	_, err = tx.Exec(ctx, in.upsert)
+	_, err := tx.Exec(ctx, in.upsert)
 	return ofRows(err)
 }
 
 // intake is how the rows of a file come into their table.
 type intake struct {
 	fields fields
-	// into is what a COPY fills, relation its name in errors. limit bounds a statement.
+	// into is the table that a COPY fills, relation its name in errors. limit bounds a statement.
 	into, relation string
 	limit          time.Duration
-	// upsert brings the rows from there into the table; empty: it is the table.
+	// upsert brings the rows from there into the table. Empty means that it is the table.
 	upsert string
 }
 
 // prepare records the id of the file and finds how its rows are stored. The error is errImported if they are.
 func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *driver.File) (*intake, error) {
-	// The id comes first: while an older attempt is open, this waits for its end.
+	// The id comes first. While an older attempt is open, this waits for its end.
 	tag, err := tx.Exec(ctx, "INSERT INTO "+t.table(imports)+" (file_id, table_name, rows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", f.ID, f.Table.ID, f.Rows)
 	if err == nil && tag.RowsAffected() == 0 {
 		if rows, err := t.recorded(ctx, tx, f.ID); err != nil || rows >= 0 {
@@ -80,7 +85,7 @@ func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *driver.File) (*intak
 		return nil, driver.Permanent(fmt.Errorf("file %s: %w", f.ID, driver.ErrVoid))
 	}
 	if err == nil {
-		// Until the commit nobody changes the types that are read next: a binary row has none of its own.
+		// Until the commit no other session changes the types that are read next, because a binary row has no types.
 		_, err = tx.Exec(ctx, "LOCK TABLE ONLY "+t.table(f.Table.ID)+" IN ROW EXCLUSIVE MODE")
 	}
 	if sqlState(err) == undefinedTable {
@@ -93,6 +98,11 @@ func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *driver.File) (*intak
 	if err != nil {
 		return nil, err
 	}
+	return t.intakeOf(ctx, tx, f, columns)
+}
+
+// intakeOf finds how the rows of a file are stored in a table that has these columns.
+func (t *Target) intakeOf(ctx context.Context, tx pgx.Tx, f *driver.File, columns []column) (*intake, error) {
 	counted, have, want, err := fit(f.Table, columns)
 	if err != nil {
 		return nil, err
@@ -117,7 +127,7 @@ func (t *Target) prepare(ctx context.Context, tx pgx.Tx, f *driver.File) (*intak
 // void stands in the place of the number of rows of a file that is ruled out.
 const void = -1
 
-// recorded returns the number of rows that is recorded for a file that somebody has committed.
+// recorded returns the recorded number of rows of a committed file.
 func (t *Target) recorded(ctx context.Context, tx pgx.Tx, fileID string) (rows int64, err error) {
 	err = tx.QueryRow(ctx, "SELECT rows FROM "+t.table(imports)+" WHERE file_id = $1", fileID).Scan(&rows)
 	return rows, err
@@ -139,7 +149,7 @@ func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (i
 			return err
 		})
 	}
-	if err = void(); sqlState(err) == undefinedTable { // somebody has dropped the table of the imports
+	if err = void(); sqlState(err) == undefinedTable { // the table of the imports was dropped
 		if err = t.Ensure(ctx, table); err == nil {
 			err = void()
 		}
@@ -147,7 +157,7 @@ func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (i
 	return imported, err
 }
 
-// upsert returns the statement that brings the copied rows into the table: of equal keys the last one.
+// upsert returns the statement that brings the copied rows into the table, of equal keys the last row.
 func (t *Target) upsert(id, from string, key []string, fields fields) string {
 	keys := quoteAll(key)
 	var set []string
@@ -170,7 +180,7 @@ var errImported = errors.New("imported already")
 // transaction runs do in a transaction with its own time-outs, and commits it. Settings of the session stay as they are, because a
 // pooler may give it to others.
 func (t *Target) transaction(ctx context.Context, lock, statement time.Duration, do func(pgx.Tx) error) error {
-	// Each statement must see what was committed while the one before waited for a lock, whatever the database's default is.
+	// Each statement must see rows committed while the previous statement waited for a lock, whatever the database's default is.
 	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return classify(err)
@@ -196,18 +206,18 @@ func (t *Target) transaction(ctx context.Context, lock, statement time.Duration,
 	return classify(err)
 }
 
-// endHung ends connections of this user that wait in a COPY for a client that hangs: a paused process, whose kernel answers keepalives.
+// endHung ends connections of this user that wait in a COPY for a client that hangs, such as a paused process, whose kernel responds to keepalives.
 // The server heeds the time-out of a statement in a COPY only when the client sends again, so the locks would stay until then. A COPY
 // that is over its time would fail with its next byte, so nothing is lost.
 func (t *Target) endHung(ctx context.Context) {
-	// An error has no consequence: the next attempt that gets no lock tries again.
+	// An error has no consequence. The next attempt that gets no lock tries again.
 	_, _ = t.pool.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 		WHERE datname = current_database() AND usename = session_user AND state = 'active' AND wait_event = 'ClientRead'
 		AND clock_timestamp() - query_start > make_interval(secs => substring(query FROM '`+limitPattern+`')::int)`)
 }
 
-// set sets what a transaction needs. The server ends one whose client is gone: by keepalives, or when the client is silent for a
-// minute between two statements. A database that does not wait for its log would lose what Import calls durable.
+// set sets the parameters of a transaction. The server ends a transaction if keepalives show that the client is gone, or when the client is silent
+// for a minute between two statements. A database that does not wait for its log would lose rows that Import reports as durable.
 func (t *Target) set(ctx context.Context, tx pgx.Tx, lock, statement time.Duration) error {
 	_, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
 		set_config('idle_in_transaction_session_timeout', '60s', true),
@@ -219,7 +229,7 @@ func (t *Target) set(ctx context.Context, tx pgx.Tx, lock, statement time.Durati
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
-// CountFile implements [driver.Counter]. It returns the rows that the import has written; rows that were deleted since count too.
+// CountFile implements [driver.Counter]. It returns the rows that the import has written. Rows that were deleted since count too.
 func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	err = t.pool.QueryRow(ctx, "SELECT rows FROM "+t.table(imports)+" WHERE file_id = $1 AND table_name = $2", fileID, table.ID).Scan(&rows)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == undefinedTable {

@@ -27,31 +27,31 @@ import (
 type Options struct {
 	// Schema has the tables and the table of imported files. It must exist. Default: public.
 	Schema string
-	// JSONB makes json columns of new tables jsonb instead of json. PostgreSQL then changes documents: it orders keys, keeps the
+	// JSONB makes json columns of new tables jsonb instead of json. PostgreSQL then changes documents. It orders keys, keeps the
 	// last of equal ones and rewrites numbers. A number that numeric cannot hold is a refused row.
 	JSONB bool
-	// Keys are the columns of the primary key of a table, by Table.ID. A row of such a table replaces the one with its key. Rows
-	// of one file count in their order; of two files the one that is imported later wins.
+	// Keys are the columns of the primary key of a table, by Table.ID. A row of such a table replaces the row with its key. Rows
+	// of one file count in their order. Of two files the later import wins.
 	Keys map[string][]string
 	// Indexes lists the columns of indexes. A table that the driver creates gets each index of whose columns it has all. Tables that exist stay as they
-	// are: create the index yourself. Each index slows imports. PostgreSQL refuses a row whose indexed texts have more than about 2,700 bytes.
+	// are, so create the index yourself. Each index slows imports. PostgreSQL refuses a row whose indexed texts have more than about 2,700 bytes.
 	Indexes [][]string
-	// MaxConns bounds the connections: one an import. Default: 8.
+	// MaxConns bounds the connections, one an import. Default: 8.
 	MaxConns int
 	// LockTimeout is how long an import waits for a lock, for example while another attempt of the same file runs. A change of a
-	// table waits for at most 2 seconds, because readers wait behind it. Default: 10 s.
+	// table waits for at most 2 seconds, because readers wait for it. Default: 10 s.
 	LockTimeout time.Duration
 	// KeepIDs is how long the id of an imported file is remembered. A file that is retried later than this is imported again, so
 	// it must be longer than any outage after which files of staging are still imported. Default: 1 year. The least is 30 days.
 	KeepIDs time.Duration
-	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour: the time since
-	// the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour. The age is the time
+	// since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
 	KeepFor time.Duration
-	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
+	// KeepBy names columns of type timestamp or date. A date is over at its end. A row in which all of them are NULL stays, and so do the rows
 	// of a table that has none of them.
 	KeepBy []string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
-	// quarantine. Default: the file is held, until somebody decides; see forebay.SinkHandle.SplitFile.
+	// quarantine. Default: the file is held until an operator decides, see forebay.SinkHandle.SplitFile.
 	TrustTriggers bool
 	// Configure, if not nil, changes the configuration of the connections, for example to get passwords from elsewhere.
 	Configure func(*pgxpool.Config)
@@ -70,19 +70,21 @@ type Target struct {
 }
 
 var (
-	_ driver.Target    = (*Target)(nil)
-	_ io.Closer        = (*Target)(nil)
-	_ driver.Extender  = (*Target)(nil)
-	_ driver.Limiter   = (*Target)(nil)
-	_ driver.Counter   = (*Target)(nil)
-	_ driver.Uncreator = (*Target)(nil)
-	_ driver.Compactor = (*Target)(nil)
-	_ driver.Querier   = (*Target)(nil)
-	_ driver.Tailer    = (*Target)(nil)
+	_ driver.Target       = (*Target)(nil)
+	_ io.Closer           = (*Target)(nil)
+	_ driver.Extender     = (*Target)(nil)
+	_ driver.ManyImporter = (*Target)(nil)
+	_ driver.Limiter      = (*Target)(nil)
+	_ driver.Counter      = (*Target)(nil)
+	_ driver.Uncreator    = (*Target)(nil)
+	_ driver.Compactor    = (*Target)(nil)
+	_ driver.Querier      = (*Target)(nil)
+	_ driver.Tailer       = (*Target)(nil)
+	_ driver.SQLTarget    = (*Target)(nil)
 )
 
-// Open returns a target for the database of a connection string: a URL, or words like host=… dbname=…, as libpq reads them, with
-// its environment variables and password file. It does not connect: rows wait while the database is away. The caller closes the
+// Open returns a target for the database of a connection string, which is a URL, or words like host=… dbname=…, as libpq reads them, with
+// its environment variables and password file. It does not connect, so rows wait while the database is away. The caller closes the
 // target after the engine.
 func Open(connString string, o Options) (*Target, error) {
 	cfg, o, err := parse(connString, o)
@@ -191,7 +193,7 @@ func (t *Target) Limits() datatype.Limits {
 	return l
 }
 
-// reserved begins the names of our own tables.
+// reserved begins the names of the driver's tables.
 const reserved = "_forebay_"
 
 // check refuses a table whose names PostgreSQL would cut, or that has no column of its key.
@@ -214,7 +216,7 @@ func (t *Target) check(table driver.Table) error {
 	return nil
 }
 
-// checkID refuses a name of a table that PostgreSQL would cut, or that is one of our own.
+// checkID refuses a name of a table that PostgreSQL would cut, or that belongs to the driver.
 func checkID(id string) error {
 	err := checkName("table", id)
 	if err == nil && strings.HasPrefix(id, reserved) {
@@ -259,4 +261,15 @@ func sqlState(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// SQL implements [driver.SQLTarget].
+func (t *Target) SQL(table driver.Table) driver.SQLSyntax {
+	return driver.SQLSyntax{
+		Table: t.table(table.ID), Quote: func(name string) string { return quote(name) },
+		Text: func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
+		Contains: func(column, literal string) string {
+			return "position(" + literal + " in lower(CAST(" + column + " AS text))) > 0"
+		},
+	}
 }

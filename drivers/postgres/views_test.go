@@ -23,7 +23,7 @@ func TestTelemetryViews(t *testing.T) {
 			if _, err := db.Exec("SET search_path = " + quote(target.options.Schema)); err != nil {
 				t.Fatal(err)
 			}
-			viewtest.Run(t, target, db, "../../docs/telemetry.md", viewtest.Where{Dialect: "postgresql", Schema: target.options.Schema})
+			viewtest.Run(t, target, viewtest.SQL{DB: db}, viewtest.Where{Dialect: "postgresql", Schema: target.options.Schema})
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/driverkit/sqlfile"
 )
 
-// Import implements [driver.Target], exactly once: the rows and the id of the file are one transaction, which begins with the id.
+// Import implements [driver.Target], exactly once. The rows and the id of the file are one transaction, which begins with the id.
 func (t *Target) Import(ctx context.Context, f *driver.File) error {
 	if err := checkTable(f.Table); err != nil {
 		return err
@@ -36,28 +36,9 @@ func (t *Target) Import(ctx context.Context, f *driver.File) error {
 // importOnce imports with statements of up to batch rows.
 func (t *Target) importOnce(ctx context.Context, f *driver.File, batch int) error {
 	found, voided := false, false
-	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
-		// Nobody else writes from here on, so an id that is absent stays absent.
-		res, err := c.ExecContext(ctx, "INSERT INTO _forebay_imports VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-			f.ID, f.Table.ID, f.Rows, time.Now().UTC().Format(time.RFC3339))
-		if err != nil {
-			return err
-		}
-		switch n, err := res.RowsAffected(); {
-		case err != nil:
-			return err
-		case n == 0:
-			found = true
-			if voided, err = isVoid(ctx, c, f.ID); err != nil {
-				return err
-			}
-			return syncLog(ctx, c, f.ID)
-		}
-		columns, err := ensure(ctx, c, f.Table, t.opts.Indexes)
-		if err != nil {
-			return err
-		}
-		return c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns, batch) })
+	err := t.transaction(ctx, func(ctx context.Context, c tx) (err error) {
+		found, voided, err = t.importFile(ctx, c, f, batch)
+		return err
 	})
 	if err != nil || !found {
 		return err
@@ -66,6 +47,57 @@ func (t *Target) importOnce(ctx context.Context, f *driver.File, batch int) erro
 		return err
 	}
 	return driver.Permanent(driver.ErrVoid)
+}
+
+// importFile imports within a transaction. found says that the id is there already, voided that it is ruled out.
+func (t *Target) importFile(ctx context.Context, c tx, f *driver.File, batch int) (found, voided bool, err error) {
+	// No other connection writes from here on, so an absent id stays absent.
+	res, err := c.ExecContext(ctx, "INSERT INTO _forebay_imports VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		f.ID, f.Table.ID, f.Rows, time.Now().UTC().Format(time.RFC3339))
+	if err != nil {
+		return false, false, err
+	}
+	switch n, err := res.RowsAffected(); {
+	case err != nil:
+		return false, false, err
+	case n == 0:
+		if voided, err = isVoid(ctx, c, f.ID); err != nil {
+			return true, false, err
+		}
+		return true, voided, syncLog(ctx, c, f.ID)
+	}
+	columns, err := t.known.ensure(ctx, c, f.Table, t.opts.Indexes)
+	if err != nil {
+		return false, false, err
+	}
+	return false, false, c.Raw(func(conn any) error { return insertFile(ctx, conn.(driverConn), f, columns, batch) })
+}
+
+// ImportMany implements [driver.ManyImporter].
+func (t *Target) ImportMany(ctx context.Context, files []*driver.File) error {
+	for _, f := range files {
+		if err := checkTable(f.Table); err != nil {
+			return err
+		}
+	}
+	again := false
+	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
+		for _, f := range files {
+			found, voided, err := t.importFile(ctx, c, withStallTimeout(f, t.opts.StallTimeout), batchRows)
+			if err == nil && voided {
+				err = driver.Permanent(driver.ErrVoid)
+			}
+			if err != nil {
+				return wrap(err, "import %s into %q", f.ID, f.Table.ID)
+			}
+			again = again || found
+		}
+		return nil
+	})
+	if err == nil && again {
+		err = t.syncPages(ctx)
+	}
+	return wrap(err, "import %d files", len(files))
 }
 
 // syncPages makes a commit durable that an earlier attempt has made.
@@ -86,7 +118,7 @@ func isVoid(ctx context.Context, c tx, id string) (bool, error) {
 	return rows == void, err
 }
 
-// Void implements [driver.Voider]. Like Import it waits until nobody else writes.
+// Void implements [driver.Voider]. Like Import it waits for other writers.
 func (t *Target) Void(ctx context.Context, table driver.Table, fileID string) (imported bool, err error) {
 	if err := checkTable(table); err != nil {
 		return false, err
@@ -146,13 +178,13 @@ type inserter struct {
 	conn    driverConn
 	table   driver.Table
 	columns []datatype.Column
-	places  []int // of the cell of each column in a row of the file, -1 for none
-	rows    int   // of a full batch
-	full    sqldriver.Stmt
+	places  []int          // of the cell of each column in a row of the file, -1 for none
+	rows    int            // of a full batch
+	full    sqldriver.Stmt // nil until a batch is full
 
 	args    []sqldriver.NamedValue // of the batch
 	numbers []int64                // of its rows in the file
-	text    []byte                 // of its cells; they are made a string at once
+	text    []byte                 // of its cells, which are made a string at once
 	spans   []span
 
 	refused driver.RowsError
@@ -165,10 +197,11 @@ func insertFile(ctx context.Context, conn driverConn, f *driver.File, columns []
 	in := &inserter{
 		conn: conn, table: f.Table, columns: columns, places: f.Table.Places(columns), rows: max(1, min(batch, maxVariables/len(columns))),
 	}
-	if in.full, err = in.prepare(ctx, in.rows); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.full.Close()) }()
+	defer func() {
+		if in.full != nil {
+			err = errors.Join(err, in.full.Close())
+		}
+	}()
 	rows := f.ReadRows(ctx)
 	defer rows.Close()
 	for rows.Next() {
@@ -176,6 +209,11 @@ func insertFile(ctx context.Context, conn driverConn, f *driver.File, columns []
 			return in.refusal(false)
 		}
 		if len(in.numbers) == in.rows {
+			if in.full == nil {
+				if in.full, err = in.prepare(ctx, in.rows); err != nil {
+					return err
+				}
+			}
 			if err := in.flush(ctx, in.full); err != nil {
 				return err
 			}
@@ -199,7 +237,7 @@ func insertFile(ctx context.Context, conn driverConn, f *driver.File, columns []
 	return nil
 }
 
-// refusal returns the error with all refused rows: the rows that the driver refuses and the rows that SQLite refuses.
+// refusal returns the error with all refused rows, both the rows that the driver refuses and the rows that SQLite refuses.
 func (in *inserter) refusal(complete bool) error {
 	slices.SortFunc(in.refused.Rows, func(a, b driver.RowError) int { return cmp.Compare(a.Row, b.Row) })
 	in.refused.Complete = complete
@@ -217,7 +255,7 @@ func (in *inserter) prepare(ctx context.Context, n int) (sqldriver.Stmt, error) 
 		strings.Repeat(row+",", n-1)+row))
 }
 
-// flush inserts the batch. A refused row is noted if it is the only row of the batch: the transaction is rolled back at the end, when all
+// flush inserts the batch. A refused row is noted if it is the only row of the batch. The transaction is rolled back at the end, when all
 // refused rows are known.
 func (in *inserter) flush(ctx context.Context, stmt sqldriver.Stmt) error {
 	text := string(in.text)

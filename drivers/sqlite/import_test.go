@@ -49,7 +49,7 @@ func columns(of ...datatype.Type) (list []datatype.Column) {
 	return list
 }
 
-// What SQL sees of each type, and the program sqlite3 beside the library if it is installed.
+// The values of each type as SQL sees them, read by the library and, if it is installed, by the program sqlite3.
 func TestTypes(t *testing.T) {
 	table := driver.Table{ID: "t", Columns: columns(datatype.Untyped, datatype.String, datatype.Bool, datatype.Int64, datatype.Float64,
 		datatype.Decimal(38, 4), datatype.Timestamp, datatype.Date, datatype.UUID, datatype.JSON, datatype.Bytes)}
@@ -115,7 +115,7 @@ func TestRefusedRows(t *testing.T) {
 	if err := target.Ensure(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
-	// A trigger that rolls back the whole transaction must not let the rows behind it be committed one by one.
+	// A trigger that rolls back the whole transaction must not let the rows after it be committed one by one.
 	execute(t, path, `CREATE UNIQUE INDEX one ON t (id);
 		CREATE TRIGGER low BEFORE INSERT ON t WHEN NEW.x < 0 BEGIN SELECT RAISE(ROLLBACK, 'too low'); END`)
 	list := [][]string{{"a", "1"}, {buffertest.Null, "1"}, {"b", "NaN"}, {"c", "x"}, {"a", "2"}, {"d", "-1"}}
@@ -331,8 +331,8 @@ func TestHangingStaging(t *testing.T) {
 		opens  bool // and hangs afterwards
 		want   string
 	}{
-		{"opening", target, false, "has not answered"},
-		{"reading", target, true, "has not answered"},
+		{"opening", target, false, "has not responded"},
+		{"reading", target, true, "has not responded"},
 		{"opening until the context ends", patient, false, context.Canceled.Error()},
 		{"reading until the context ends", patient, true, context.Canceled.Error()},
 	} {
@@ -366,7 +366,7 @@ func TestHangingStaging(t *testing.T) {
 }
 
 // An id may be found in a log that was never synced, because its attempt was killed first or the sync failed. So a repeated import commits,
-// which syncs the log, and copies the log into the database, unless somebody reads an old state.
+// which syncs the log, and copies the log into the database, unless a reader still uses an old state.
 func TestImportThatWasFoundIsSynced(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.db")

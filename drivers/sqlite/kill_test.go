@@ -8,19 +8,20 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// serve is a whole program: it prints the address for events, and flushes and ends when its standard input ends.
-func serve(folder string) error {
+// serve is a whole program. It prints the address for events, and flushes and ends when its standard input ends.
+func serve(folder string, serve func(string, driver.Target) (string, func() error, error)) error {
 	target, err := sqlite.Open(filepath.Join(folder, "events.db"), sqlite.Options{})
 	if err != nil {
 		return err
 	}
-	url, end, err := clienttest.Serve(filepath.Join(folder, "engine"), target)
+	url, end, err := serve(filepath.Join(folder, "engine"), target)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func serveMoving(folder string) error {
 // database once.
 func TestKillsOfAnEngine(t *testing.T) {
 	if folder, ok := killtest.Child(); ok {
-		if err := serve(folder); err != nil {
+		if err := serve(folder, clienttest.Serve); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -88,8 +89,12 @@ func sendAndKill(t *testing.T, folder string, kills int) *clienttest.Clients {
 
 // addStored adds the rows of each event in a database.
 func addStored(t *testing.T, path string, stored map[clienttest.Event]int) {
+	addStoredIn(t, path, clienttest.Table, stored)
+}
+
+func addStoredIn(t *testing.T, path, table string, stored map[clienttest.Event]int) {
 	db := database(t, path)
-	list, err := db.Query("SELECT client, seq, count(*) FROM " + clienttest.Table + " GROUP BY client, seq")
+	list, err := db.Query("SELECT client, seq, count(*) FROM " + table + " GROUP BY client, seq")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +116,33 @@ func addStored(t *testing.T, path string, stored map[clienttest.Event]int) {
 	}
 	if t.Logf("%d files were imported into %s", files, filepath.Base(path)); files == 0 {
 		t.Errorf("no file was imported into %s", filepath.Base(path))
+	}
+}
+
+// The same with several tables, whose files are imported together.
+func TestKillsOfAnEngineWithManyTables(t *testing.T) {
+	if folder, ok := killtest.Child(); ok {
+		if err := serve(folder, clienttest.ServeMany); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	folder := t.TempDir()
+	clients := sendAndKill(t, folder, killtest.Count(t))
+	for i := range clienttest.ManyTables {
+		stored := map[clienttest.Event]int{}
+		addStoredIn(t, filepath.Join(folder, "events.db"), clienttest.TableOf(i), stored)
+		clients.Check(t, stored)
+	}
+	// Files of one call have the same second of their import and successive places in the table of the ids.
+	var together int
+	err := database(t, filepath.Join(folder, "events.db")).QueryRow(`SELECT count(*) FROM _forebay_imports a JOIN _forebay_imports b
+		ON b.rowid = a.rowid + 1 AND a.imported_at = b.imported_at AND a.table_id <> b.table_id`).Scan(&together)
+	if err != nil || together == 0 {
+		t.Errorf("got %d files that can have been imported together, %v", together, err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// withStallTimeout returns the file with other slices: opening one and each read of one fail when ctx ends, or after limit, even if staging
+// withStallTimeout returns the file with other slices. Opening one and each read of one fail when ctx ends, or after limit, even if staging
 // heeds neither. Staging must not hold the only writer of the database, for which the imports of all other tables wait.
 func withStallTimeout(f *driver.File, limit time.Duration) *driver.File {
 	guarded := *f
@@ -32,7 +32,7 @@ type guardedSlice struct {
 	ctx   context.Context
 	limit time.Duration
 	src   io.ReadCloser
-	buf   []byte // never the caller's: an abandoned read may still write into it
+	buf   []byte // never the caller's, because an abandoned read may still write into it
 	err   error  // the error of an abandoned read, which closes src when it returns
 }
 
@@ -94,7 +94,7 @@ func await[T any](ctx context.Context, limit time.Duration, call func() (T, erro
 		case <-timer.C:
 		}
 	case <-timer.C:
-		err = fmt.Errorf("staging has not answered for %s: the import begins again later, so that others can write", limit)
+		err = fmt.Errorf("staging has not responded for %s: the import begins again later, so that others can write", limit)
 	}
 	go func() {
 		o := <-done

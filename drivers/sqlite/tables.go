@@ -16,7 +16,7 @@ import (
 )
 
 // createOwnTables creates the tables of the driver. They are in the same database, so its copies and backups have the rows together with
-// the ids of the files from which they came.
+// the ids of their files.
 func createOwnTables(ctx context.Context, c tx) error {
 	// The row ids of imports ascend with time. The deletion of old ids relies on that.
 	_, err := c.ExecContext(ctx, `
@@ -46,23 +46,69 @@ func storageOf(t datatype.Type) string {
 func checkTable(t driver.Table) error {
 	switch lower := strings.ToLower(t.ID); {
 	case strings.HasPrefix(lower, "sqlite_"), strings.HasPrefix(lower, "_forebay_"):
-		return driver.Permanent(fmt.Errorf("the table %q has a name that SQLite or this driver keeps for itself: choose another one", t.ID))
+		return driver.Permanent(fmt.Errorf("the table %q has a name that SQLite or this driver keeps for itself: choose a different one", t.ID))
 	case slices.ContainsFunc(append(t.Names(), t.ID), func(name string) bool { return strings.Contains(name, "\x00") }):
 		return driver.Permanent(fmt.Errorf("the table %.100q or a column has a NUL in its name", t.ID))
 	}
 	return nil
 }
 
+// knownTables are tables that fit, so that an import of a few rows need not read the schema. They are of the connection that writes, within a
+// transaction. They hold until another connection has committed, or this one changes a table.
+type knownTables struct {
+	conn    any   // the connection below database/sql
+	version int64 // of the data that other connections commit
+	// changed is set when the transaction has changed a table. The schema that it reads then may be rolled back.
+	changed bool
+	fitting map[string]fittingTable
+}
+
+// fittingTable is a table of files and its columns in the database.
+type fittingTable struct {
+	table   driver.Table
+	columns []datatype.Column
+}
+
+// maxKnown bounds the tables that are known.
+const maxKnown = 20_000
+
+// begin forgets the tables if they may have changed since the last transaction.
+func (k *knownTables) begin(ctx context.Context, c tx) error {
+	var conn any
+	var version int64
+	if err := c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {
+		return err
+	}
+	if err := c.Raw(func(raw any) error { conn = raw; return nil }); err != nil {
+		return err
+	}
+	if conn != k.conn || version != k.version || k.changed || len(k.fitting) >= maxKnown {
+		*k = knownTables{conn: conn, version: version, fitting: make(map[string]fittingTable)}
+	}
+	return nil
+}
+
 // ensure creates or extends the table as t needs it, and returns its columns.
-func ensure(ctx context.Context, c tx, t driver.Table, indexes [][]string) ([]datatype.Column, error) {
+func (k *knownTables) ensure(ctx context.Context, c tx, t driver.Table, indexes [][]string) ([]datatype.Column, error) {
+	if known, ok := k.fitting[t.ID]; ok && !k.changed && known.table.Extend == t.Extend && slices.Equal(known.table.Columns, t.Columns) {
+		return known.columns, nil
+	}
 	have, err := columnsOf(ctx, c, t)
 	if err != nil {
 		return nil, err
 	}
 	want, err := t.Fit(have)
-	if err != nil || slices.Equal(have, want) {
-		return want, err
+	if err != nil {
+		return nil, err
 	}
+	if slices.Equal(have, want) {
+		if !k.changed {
+			t.Columns = slices.Clone(t.Columns) // the caller may change them
+			k.fitting[t.ID] = fittingTable{t, slices.Clone(want)}
+		}
+		return want, nil
+	}
+	k.changed = true
 	changes := sqlfile.Changes(t.ID, have, want, storageOf, " STRICT")
 	if len(have) == 0 {
 		changes = append(changes, createIndexes(t.ID, want, indexes)...)
@@ -105,8 +151,8 @@ type querier interface {
 }
 
 // columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
-// have been altered. SQLite does not know the types: they come from the driver's own table. A column that is not listed there has the type
-// that t wants, if its declaration can hold that.
+// have been altered. SQLite does not know the types. The driver's own table has them. A column that is not listed there has the type that t
+// wants, if its declaration can hold that.
 func columnsOf(ctx context.Context, c querier, t driver.Table) ([]datatype.Column, error) {
 	rows, err := c.QueryContext(ctx, `SELECT s.name, s.type, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
 		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)
@@ -162,14 +208,14 @@ func columnsOf(ctx context.Context, c querier, t driver.Table) ([]datatype.Colum
 	return have, nil
 }
 
-// Ensure implements [driver.Target]. A table that somebody else has created may be used: its columns then have the storage classes
+// Ensure implements [driver.Target]. A table created by another program may be used. Its columns then have the storage classes
 // of the types, best in a STRICT table.
 func (t *Target) Ensure(ctx context.Context, table driver.Table) error {
 	if err := checkTable(table); err != nil {
 		return err
 	}
 	err := t.transaction(ctx, func(ctx context.Context, c tx) error {
-		_, err := ensure(ctx, c, table, t.opts.Indexes)
+		_, err := t.known.ensure(ctx, c, table, t.opts.Indexes)
 		return err
 	})
 	if errors.As(err, new(*driver.SchemaError)) {
@@ -201,13 +247,14 @@ func (t *Target) Uncreate(ctx context.Context, tableID, creation string) error {
 		if err != nil || filled {
 			return cmp.Or(err, errDone)
 		}
+		t.known.changed = true
 		_, err = c.ExecContext(ctx, fmt.Sprintf("DROP TABLE %s; DELETE FROM _forebay_tables WHERE id = ?", sqlfile.Quote(tableID)), tableID)
 		return err
 	})
 	return wrap(err, "table %q", tableID)
 }
 
-// wrap says what a call was about.
+// wrap adds the subject of a call to its error.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -26,23 +26,23 @@ import (
 type Options struct {
 	// LockTimeout is how long a call waits for another writer of the file before it fails. The engine repeats it. Default: 5 s.
 	LockTimeout time.Duration
-	// StallTimeout is how long an import waits for bytes of staging. Meanwhile nobody else can write to the file. Then the import fails,
-	// others can write, and the engine repeats it. Default: 10 s.
+	// StallTimeout is how long an import waits for bytes of staging. Meanwhile no other process can write to the file. Then the import fails,
+	// other processes can write, and the engine repeats it. Default: 10 s.
 	StallTimeout time.Duration
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
-	// import: Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
+	// import, which is Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
 	KeepIDs time.Duration
-	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour: the time since
-	// the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour. The age is the time
+	// since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
 	KeepFor time.Duration
-	// KeepBy names columns of type timestamp or date; a date is over at its end. A row in which all of them are NULL stays, and so do the rows
+	// KeepBy names columns of type timestamp or date. A date is over at its end. A row in which all of them are NULL stays, and so do the rows
 	// of a table that has none of them.
 	KeepBy []string
 	// Indexes lists the columns of indexes. A table that the driver creates gets each index of whose columns it has all. Tables that exist stay as they
-	// are: create the index yourself. Each index slows imports.
+	// are, so create the index yourself. Each index slows imports.
 	Indexes [][]string
 	// TrustTriggers says that an error which a trigger of yours raises is always about the row. Then the row leaves its file for it and goes to the
-	// quarantine. Default: the file is held, until somebody decides; see forebay.SinkHandle.SplitFile.
+	// quarantine. Default: the file is held until an operator decides, see forebay.SinkHandle.SplitFile.
 	TrustTriggers bool
 	// MaxWAL is the size in bytes of the write-ahead log from which on [Target.Compact] empties it. Default: 64 MiB.
 	MaxWAL int64
@@ -70,7 +70,7 @@ func (o Options) Validate() error {
 // busyTimeout is how long SQLite itself waits for a lock. The driver looks at the context between two such waits.
 const busyTimeout = 100 * time.Millisecond
 
-// Target is a [driver.Target] whose tables are in one SQLite database. It is safe for concurrent use, also beside other
+// Target is a [driver.Target] whose tables are in one SQLite database. It is safe for concurrent use, including next to other
 // processes that have the file open.
 type Target struct {
 	path string
@@ -79,20 +79,23 @@ type Target struct {
 	keep *retention.Rule
 	// write has one connection, so that calls queue for it and their contexts are heeded.
 	write, read *sql.DB
+	known       knownTables  // of the connection of write, within a transaction
 	cleaned     atomic.Int64 // when Compact looked for old ids, as Unix seconds
 }
 
 var (
-	_ driver.Target      = (*Target)(nil)
-	_ driver.Extender    = (*Target)(nil)
-	_ driver.Limiter     = (*Target)(nil)
-	_ driver.LocalDriver = (*Target)(nil)
-	_ driver.Counter     = (*Target)(nil)
-	_ driver.Uncreator   = (*Target)(nil)
-	_ driver.Compactor   = (*Target)(nil)
-	_ driver.Querier     = (*Target)(nil)
-	_ driver.Tailer      = (*Target)(nil)
-	_ driver.Voider      = (*Target)(nil)
+	_ driver.Target       = (*Target)(nil)
+	_ driver.Extender     = (*Target)(nil)
+	_ driver.ManyImporter = (*Target)(nil)
+	_ driver.Limiter      = (*Target)(nil)
+	_ driver.LocalDriver  = (*Target)(nil)
+	_ driver.Counter      = (*Target)(nil)
+	_ driver.Uncreator    = (*Target)(nil)
+	_ driver.Compactor    = (*Target)(nil)
+	_ driver.Querier      = (*Target)(nil)
+	_ driver.Tailer       = (*Target)(nil)
+	_ driver.Voider       = (*Target)(nil)
+	_ driver.SQLTarget    = (*Target)(nil)
 )
 
 // Open opens or creates the database file. Its folder must exist, on a local disk. The caller closes the Target after the engine.
@@ -156,19 +159,19 @@ func (t *Target) Limits() datatype.Limits {
 	return datatype.Limits{NoNaN: true, MaxCell: 1_000_000_000}
 }
 
-// Needs implements [driver.LocalDriver]: pages go to the write-ahead log, and from there to the file.
+// Needs implements [driver.LocalDriver]. Pages go to the write-ahead log, and from there to the file.
 func (t *Target) Needs(_, raw int64) (path string, bytes int64) {
 	return t.path, 3*raw + 8<<20
 }
 
-// CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that somebody has deleted since.
+// CountFile implements [driver.Counter]. It returns the rows that were imported, including rows that were deleted since.
 func (t *Target) CountFile(ctx context.Context, table driver.Table, fileID string) (rows int64, err error) {
 	err = t.read.QueryRowContext(ctx, `SELECT coalesce(sum(max(rows, 0)), 0) FROM _forebay_imports WHERE file_id = ? AND table_id = ?
 		AND EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = table_id)`, fileID, table.ID).Scan(&rows)
 	return rows, wrap(classify(err), "count file %s", fileID)
 }
 
-// tx is a connection within BEGIN IMMEDIATE, so that nobody else writes.
+// tx is a connection within BEGIN IMMEDIATE, so that there is no other writer.
 type tx struct{ *sql.Conn }
 
 // errDone ends a transaction that has nothing to commit.
@@ -199,7 +202,10 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 		err = t.file.Check()
 	}
 	if err == nil {
-		err = createOwnTables(ctx, tx{conn}) // somebody may have dropped them since Open
+		err = createOwnTables(ctx, tx{conn}) // they may have been dropped since Open
+	}
+	if err == nil {
+		err = t.known.begin(ctx, tx{conn})
 	}
 	if err == nil {
 		err = call(ctx, tx{conn})
@@ -221,4 +227,12 @@ func (t *Target) transaction(ctx context.Context, call func(context.Context, tx)
 		return ctx.Err()
 	}
 	return classify(err)
+}
+
+// SQL implements [driver.SQLTarget].
+func (t *Target) SQL(table driver.Table) driver.SQLSyntax {
+	return driver.SQLSyntax{
+		Table: sqlfile.Quote(table.ID), Quote: sqlfile.Quote, Text: sqlfile.Literal,
+		Contains: func(column, literal string) string { return "instr(lower(" + column + "), " + literal + ") > 0" },
+	}
 }

@@ -11,5 +11,5 @@ import (
 // The views of telemetry work in SQLite.
 func TestTelemetryViews(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "telemetry.db")
-	viewtest.Run(t, open(t, path, sqlite.Options{}), database(t, path), "../../docs/telemetry.md", viewtest.Where{Dialect: "sqlite"})
+	viewtest.Run(t, open(t, path, sqlite.Options{}), viewtest.SQL{DB: database(t, path)}, viewtest.Where{Dialect: "sqlite"})
 }

@@ -23,7 +23,7 @@ const (
 	away    lossKind = "is killed, and stays away until another node has moved its rows"
 	back    lossKind = "is killed, and comes back at once"
 	wiped   lossKind = "is killed, loses its disk, and comes back without it"
-	paused  lossKind = "stands still until another node has moved its rows, and goes on"
+	paused  lossKind = "stands still until another node has moved its rows, and continues"
 	adopter lossKind = "is killed, and then the node that takes over, before both come back"
 	stopped lossKind = "is stopped in good order, and comes back at once"
 	all     lossKind = "and all others are killed, and come back at once"
@@ -32,16 +32,16 @@ const (
 	blink   lossKind = "is cut off from the others for a moment"
 )
 
-// network is what the servers of the nodes reach each other through, if it can be cut.
+// network connects the servers of the nodes, if the connection can be cut.
 type network interface {
-	// peers returns what the server of a node advertises, and its peers.
+	// peers returns the address that the server of a node advertises, and its peers.
 	peers(node int) (advertise string, peers []string)
-	// isolate swallows what flows between a node and the others, and heal lets it flow again.
+	// isolate swallows the traffic between a node and the others, and heal lets it flow again.
 	isolate(node int) error
 	heal() error
 }
 
-// moment is how long a blink lasts: shorter than the lease.
+// moment is how long a blink lasts, shorter than the lease.
 const moment = 2 * time.Second
 
 // losses are the three of the story, or as many at random as the flag says.
@@ -67,8 +67,8 @@ func (c config) losses() []loss {
 	return list
 }
 
-// lose loses a node while events are sent, and returns when the cluster has recovered: the table has what the node had acknowledged,
-// and all nodes are ready.
+// lose loses a node while events are sent, and returns when the cluster has recovered, which means that the table has all rows that the node had
+// acknowledged, and all nodes are ready.
 func (r *runner) lose(ctx context.Context, l loss) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -106,7 +106,7 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 	return nil
 }
 
-// loseAndStart loses a node and starts again what it has lost. It returns what the node had acknowledged.
+// loseAndStart loses a node and starts again whatever was lost. It returns the ids that the node had acknowledged.
 func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, l loss) (ids []string, err error) {
 	switch l.kind {
 	case paused:
@@ -161,7 +161,7 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 	return ids, err
 }
 
-// silence makes a node fall silent, and ends that when another one has moved its rows.
+// silence makes a node fall silent, and ends that when another node has moved its rows.
 func (r *runner) silence(ctx context.Context, p *process, instance string, begin, end func() error) (ids []string, err error) {
 	if err := begin(); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (r *runner) blink(ctx context.Context, node int) (ids []string, err error) 
 	return ids, errors.Join(context.Cause(ctx), r.net.heal())
 }
 
-// startDamaged starts a node whose server has a damaged file. Some of them end the process: a server of NATS 2.15 that cannot recover a stream
+// startDamaged starts a node whose server has a damaged file. Some of them end the process because a server of NATS 2.15 that cannot recover a stream
 // may panic. Then the server begins with an empty disk.
 func (r *runner) startDamaged(ctx context.Context, p *process) error {
 	p.frail.Store(true)

@@ -23,15 +23,16 @@ import (
 	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/trigger"
 )
 
 // nodeEnv is the variable that makes a process a node. It has a nodeConfig as JSON.
 const nodeEnv = "FOREBAY_CLUSTER_NODE"
 
-// nodeConfig is what the process that starts a node tells it.
+// nodeConfig is the configuration that a node gets from the process that starts it.
 type nodeConfig struct {
 	Name string
-	// Dir is the folder of the whole run. Staging and tables are shared; the node's own folder is named for it.
+	// Dir is the folder of the whole run. Staging and tables are shared. The node's own folder is named for it.
 	Dir               string
 	Listen, Advertise string
 	Peers             []string
@@ -45,17 +46,17 @@ func (c nodeConfig) folder() string  { return filepath.Join(c.Dir, c.Name) }
 func (c nodeConfig) server() string  { return filepath.Join(c.folder(), "nats") }
 func (c nodeConfig) logPath() string { return c.folder() + ".log" }
 
-// message is what a node writes to its standard output, one JSON object a line.
+// message is a line of a node's standard output, as a JSON object.
 type message struct {
-	// Events is where events are sent, and Address where the node serves; both are empty while it does not.
+	// Events is where events are sent, and Address where the node serves. Both are empty while it does not.
 	Events, Address string
-	// Lost says why the node has lost its instance. It goes on with another one.
+	// Lost says why the node has lost its instance. It continues with a different one.
 	Lost string
 	// Flushed says that all rows are in the table.
 	Flushed bool
 }
 
-// runNode is the main function of a node. It ends when in is closed, so also when the process that started it is gone. The line "flush"
+// runNode is the main function of a node. It ends when in is closed, thus even if the process that started it is gone. The line "flush"
 // lets it move all its rows to the table.
 func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error {
 	signal.Ignore(os.Interrupt) // the process that started it gets it too, and decides
@@ -78,7 +79,7 @@ func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error
 			flush <- struct{}{}
 		}
 	}()
-	tell := func(m message) { _ = json.NewEncoder(out).Encode(m) } // nobody reads it if that fails
+	tell := func(m message) { _ = json.NewEncoder(out).Encode(m) } // if that fails, no process reads it
 	for {
 		err := serve(ctx, cfg, logger, flush, tell)
 		if ctx.Err() != nil || err != nil {
@@ -110,7 +111,7 @@ func serve(ctx context.Context, cfg nodeConfig, logger *slog.Logger, flush <-cha
 		begin := time.Now()
 		closed := node.Close()
 		if failed := (*buffer.FailedError)(nil); errors.As(closed, &failed) && time.Since(begin) >= closing {
-			logger.Warn("the log was away while the node closed; nobody was told that the last rows are stored", "error", closed)
+			logger.Warn("the log was away while the node closed; no caller was told that the last rows are stored", "error", closed)
 			closed = nil
 		}
 		err = errors.Join(err, closed)
@@ -181,26 +182,16 @@ func define(ctx context.Context, node *cluster.Node) (path string, err error) {
 }
 
 func create(ctx context.Context, cat *catalog.Catalog) error {
-	by := catalog.By{Type: "system"}
-	finish := func(task catalog.Task, err error) error {
-		if err == nil {
-			task, err = cat.Wait(ctx, task.ID)
-		}
-		if err == nil && task.Status != catalog.Succeeded {
-			err = errors.New(task.Failure)
-		}
-		return err
+	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{
+		ID: sourceID, Name: sourceID, Type: forebay.HTTP,
+		// Small loads, so that a short run shows all levels at work.
+		Settings: forebay.Settings{Upload: trigger.Conditions{Interval: time.Second}, Import: trigger.Conditions{Count: 1}},
+		Sinks:    []catalog.SinkSpec{{Name: "events", TableID: tableID, Columns: columns()}},
+	})
+	if err == nil {
+		_, err = task.Wait(ctx)
 	}
-	if err := finish(cat.CreateSource(by, catalog.SourceSpec{ID: sourceID, Name: sourceID, Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
-		{Name: "events", TableID: tableID, Columns: columns()},
-	}})); err != nil {
-		return err
-	}
-	// Small loads, so that a short run shows all levels at work.
-	return finish(cat.ChangeSettings(by, catalog.Ref{Source: sourceID}, "small loads", []catalog.SettingChange{
-		{Key: "storage.level.staging.upload.trigger.interval", Value: json.RawMessage(`"1s"`)},
-		{Key: "storage.level.target.import.trigger.count", Value: json.RawMessage(`1`)},
-	}))
+	return err
 }
 
 // ready asks a node whether it is ready.
@@ -218,7 +209,7 @@ func ready(ctx context.Context, client *http.Client, address string) (readiness,
 	return r, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// readiness is the answer of a node.
+// readiness is the response of a node.
 type readiness struct {
 	Instance          string
 	Epoch             uint64

@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay"
 )
 
-// Serve serves events until ctx ends, which a signal does, and then leaves in the order that loses nothing: readiness says 503, so that the
-// balancer sends no more; when noticed returns, the listener closes and requests are answered; then the engine closes. What is on its disk
-// waits there for the next process: a deploy needs no row to be in its table. Noticed usually sleeps for longer than the balancer's checks take.
+// Serve serves events until ctx ends, which a signal does, and then leaves in the order that loses nothing. Readiness says 503, so that the
+// balancer sends no more. When noticed returns, the listener closes and requests are completed. Then the engine closes. The rows on its disk
+// wait there for the next process. A deploy needs no row to be in its table. Noticed usually sleeps for longer than the balancer's checks take.
 func Serve(ctx context.Context, listener net.Listener, eng *forebay.Engine, events http.Handler, noticed func(), log *slog.Logger) error {
 	var leaving atomic.Bool
 	mux := http.NewServeMux()
@@ -33,7 +33,7 @@ func Serve(ctx context.Context, listener net.Listener, eng *forebay.Engine, even
 	case <-ctx.Done():
 	}
 	leaving.Store(true)
-	log.Info("leaving: not ready any more")
+	log.Info("leaving: no longer ready")
 	noticed()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()

@@ -43,11 +43,3 @@ func Tenants(events http.Handler, path string, tenantOf func(*http.Request) (ten
 		events.ServeHTTP(w, event)
 	})
 }
-
-// TenantSource is a source with a table for one tenant: it has its own columns, secret and limits, and is removed without a trace in the others. Raise
-// [forebay.Options.MaxSources] for more than 100 tenants.
-func TenantSource(tenant, secret string, columns mapping.Columns) forebay.Source {
-	return forebay.Source{ID: tenant, Secret: secret, Sinks: []forebay.Sink{{
-		ID: "events", OnReject: forebay.Quarantine, Table: forebay.Table{ID: tenant + ".events", Columns: columns},
-	}}}
-}

@@ -1,19 +1,16 @@
 package recipes
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 )
 
-// A tenant cannot write rows of another one, by a header, by a key of theirs, or without a key of its own.
+// A tenant cannot write rows of another tenant, by a header, by the other's key, or without its own key.
 func TestTenants(t *testing.T) {
 	eng, rows := open(t, SharedEvents("secret"))
 	keys := map[string]string{"key-a": "acme", "key-b": "bolt"}
@@ -47,36 +44,5 @@ func TestTenants(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"acme once", "acme paid", "bolt once", "bolt paid"}; !slices.Equal(got, want) {
 		t.Errorf("rows %q, want %q", got, want)
-	}
-}
-
-// A tenant with a source is defined while the service runs, and removed without a change of the others.
-func TestTenantSource(t *testing.T) {
-	data := t.TempDir()
-	eng, err := forebay.Open(data, forebay.Options{MaxSources: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer eng.Close()
-	for i := range 200 {
-		tenant := fmt.Sprintf("tenant-%03d", i)
-		if err := eng.Define(t.Context(), TenantSource(tenant, "secret-of-"+tenant, mapping.Columns{mapping.Path("kind", "kind")})); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := eng.Ingest(t.Context(), tenant, mapping.JSON([]byte(`{"kind":"paid"}`))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := eng.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := eng.Remove(t.Context(), "tenant-007"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := eng.Ingest(t.Context(), "tenant-007", mapping.JSON([]byte(`{}`))); err == nil {
-		t.Error("the removed tenant can send")
-	}
-	if _, err := eng.Ingest(t.Context(), "tenant-008", mapping.JSON([]byte(`{"kind":"paid"}`))); err != nil {
-		t.Error(err)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// Table is the table of [Serve]: its columns client and seq are int64.
+// Table is the table of [Serve]. Its columns client and seq are int64.
 const Table = "events"
 
 // Serve opens an engine in a folder and serves it over HTTP, for [Send]. It imports each 200 rows into target, and retries soon. close
-// flushes and closes the engine; it leaves target open.
+// flushes and closes the engine but leaves target open.
 func Serve(folder string, target driver.Target) (url string, close func() error, err error) {
 	engine, err := open(folder, forebay.Options{Target: target})
 	if err != nil {
@@ -87,6 +87,35 @@ func ServeMoving(folder string, first, second driver.Target) (url string, end fu
 
 // The address of the source.
 const id, secret = "shop", "0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// ManyTables is how many tables [ServeMany] fills.
+const ManyTables = 8
+
+// ServeMany is [Serve] with several tables, which get each event: Table, and Table with the suffixes 1, 2, ….
+func ServeMany(folder string, target driver.Target) (url string, close func() error, err error) {
+	engine, err := open(folder, forebay.Options{Target: target})
+	if err != nil {
+		return "", nil, err
+	}
+	many := source("")
+	for i := 1; i < ManyTables; i++ {
+		sink := many.Sinks[0]
+		sink.ID, sink.Table.ID = fmt.Sprint(sink.ID, i), TableOf(i)
+		many.Sinks = append(many.Sinks, sink)
+	}
+	if err := engine.Define(context.Background(), many); err != nil {
+		return "", nil, errors.Join(err, engine.Close())
+	}
+	return serve(engine)
+}
+
+// TableOf returns the name of a table of [ServeMany].
+func TableOf(i int) string {
+	if i == 0 {
+		return Table
+	}
+	return fmt.Sprint(Table, i)
+}
 
 // source returns a source whose sink has its table in the target of a name.
 func source(target string) forebay.Source {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rooms says which packages of this module the packages of a room may import in non-test files, as folders; a folder
+// rooms says which packages of this module the packages of a room may import in non-test files, as folders. A folder
 // that ends with "/..." stands for all below it too. It is the table of docs/internals/architecture.md. A package that is not listed here
 // cannot import anything of the module. Every package may import internal packages, which may import only each other.
 var rooms = map[string][]string{
@@ -33,7 +33,13 @@ var rooms = map[string][]string{
 	"buffer/...":              {"datatype", "driver"},
 	"changelog/changelogtest": {"changelog"},
 	"cluster/...":             {".", "trigger", "driver", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
-	".":                       {"datatype", "mapping", "otlpflat", "trigger", "driver", "buffer/..."},
+	// Features next to the engine, which use it through their own interface.
+	"shadow":        {"mapping", "driver", "buffer"},
+	"replay":        {"mapping", "driver", "buffer"},
+	"quarantine":    {"datatype", "mapping", "buffer"},
+	"erase":         {"datatype", "mapping", "driver", "buffer", "quarantine"},
+	"internal/kept": {"datatype", "mapping", "driver", "buffer"},
+	".":             {"datatype", "mapping", "otlpflat", "trigger", "driver", "buffer/...", "shadow", "replay", "quarantine", "erase"},
 	// What drivers share.
 	"driverkit/...":      {"datatype", "driver"},
 	"driverkit/celltype": {"datatype"},
@@ -45,7 +51,7 @@ var rooms = map[string][]string{
 	"drivers/postgres/pgtest":           {},
 	"drivers/mysql/mysqltest":           {},
 	"drivers/clickhouse/clickhousetest": {},
-	// A command that measures a cluster, and one that measures a driver beside the loader of its database.
+	// A command that measures a cluster, and a command that compares a driver with the loader of its database.
 	"cluster/bench":            {"./..."},
 	"cluster/duckdbtest":       {"./..."},
 	"drivers/bucket/bench":     {"./..."},
@@ -57,6 +63,8 @@ var rooms = map[string][]string{
 	"drivers/postgres/bench":   {"./..."},
 	"drivers/sqlite/bench":     {"./..."},
 	"internal/missing":         {"driver"},
+	"internal/mappers":         {"mapping"},
+	"internal/tablecall":       {"driver"},
 	"internal/importbench":     {"datatype", "driver"},
 	"internal/pipebench":       {"./..."},
 	"internal/clienttest":      {"./..."},
@@ -74,10 +82,12 @@ var rooms = map[string][]string{
 	"internal/collectortest":   {"./..."},
 	"internal/viewtest":        {"./..."},
 	"internal/refusedtest":     {"./..."},
+	"internal/erasetest":       {"./..."},
 	"internal/fulldisktest":    {"./..."},
+	"internal/manytablestest":  {"./..."},
 	"internal/placetest":       {"./..."},
 	"internal/sqltest":         {"datatype", "driver", "buffer/dir", "drivers/parquet"},
-	"stream/otlpgrpc":          {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream: its tests alone
+	"stream/otlpgrpc":          {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream for its tests alone
 	"stream/fastserver":        {"stream", "mapping"},                                                  // its tests alone
 	"stream/platformauth":      {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
 	"forebaytest":              {"datatype", ".", "mapping", "driver", "buffer", "buffer/buffertest"},
@@ -89,8 +99,8 @@ var rooms = map[string][]string{
 	"cmd/...":                  {"./..."},
 }
 
-// lean are the packages that bring no dependency of their own: beside the standard library and this module they may
-// import only what is listed, by prefix. The directory driver and its folders may use what the contract below them needs anyway.
+// lean are the packages that add no dependency. In addition to the standard library and this module they may import only the
+// listed prefixes. The directory driver and its folders may use the dependencies of the contract below them.
 var lean = map[string][]string{
 	"datatype":  {},
 	"driver":    {"github.com/klauspost/compress/zstd"}, // which brings nothing along
@@ -109,7 +119,7 @@ var lean = map[string][]string{
 	"console":           {},
 }
 
-// shared are packages that any other may import: they need at most package datatype.
+// shared are packages that any other may import, because they need at most package datatype.
 var shared = []string{"driverkit/celltype", "driverkit/ctxio", "driverkit/keylock", "driverkit/quotes", "driverkit/userinfo", "driverkit/uuidtext"}
 
 func importRules() []rule {
@@ -155,7 +165,7 @@ func permits(pattern, dir string) bool {
 	return prefix == "." || dir == prefix || strings.HasPrefix(dir, prefix+"/")
 }
 
-// allowedIn returns what dir may import: the longest pattern that covers it decides.
+// allowedIn returns what dir may import. The longest pattern that covers it decides.
 func allowedIn(dir string) (allowed []string, known bool) {
 	var patterns []string
 	for p := range rooms {

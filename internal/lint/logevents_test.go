@@ -23,7 +23,9 @@ type logCall struct {
 	at, dir, level, text string
 	fields               []string
 	next                 string
-	// problem is why the call cannot be in the reference; empty if it can.
+	// final says that a comment tells why there is no next step.
+	final bool
+	// problem is why the call cannot be in the reference, or is empty if it can.
 	problem string
 }
 
@@ -38,7 +40,7 @@ var logMethods = map[string]int{
 // loggerName is the last name of an expression that is a logger.
 var loggerName = regexp.MustCompile(`^(?:l|log|logger|Log|Logger)$`)
 
-// unlisted are folders whose log is not the one of the engine or the server: tools, examples, and components of a platform.
+// unlisted are folders whose log is not the log of the engine or the server: tools, examples, and components of a platform.
 var unlisted = []string{"bench", "examples", "extractor", "storageapi", "internal/soak", "internal/program/extract"}
 
 // foreign are the beginnings of messages that other people's code has written, by the folder of the call.
@@ -87,6 +89,8 @@ func (t *tree) logCallsOf(f *file) (calls []logCall) {
 		var constant bool
 		c.text, constant = t.constant(f, call.Args[first])
 		t.readFields(f, &c, call.Args[first+1:])
+		t.readNext(f, &c, call)
+		c.final = t.comment(f, call, "No next: ") != ""
 		if fields := t.comment(f, call, "Fields: "); fields != "" {
 			c.fields = []string{fields}
 		} else if slices.Contains(c.fields, "…") {
@@ -142,7 +146,7 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
-// levelOf returns the name of a level: slog.LevelError is Error. A variable may be any level.
+// levelOf returns the name of a level, such as Error for slog.LevelError. A variable may be any level.
 func levelOf(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		return strings.TrimPrefix(s.Sel.Name, "Level")
@@ -194,12 +198,24 @@ func (t *tree) constant(f *file, e ast.Expr) (string, bool) {
 	return "…", false
 }
 
-// readFields reads the names of fields: of pairs, and of calls such as slog.Any("cause", err).
+// nextOf is the text of a next step.
+func (t *tree) nextOf(f *file, e ast.Expr) string {
+	text, constant := t.constant(f, e)
+	if !constant {
+		return variableNext
+	}
+	return text
+}
+
+// readFields reads the names of fields, from pairs and from calls such as slog.Any("cause", err).
 func (t *tree) readFields(f *file, c *logCall, args []ast.Expr) {
 	for i := 0; i < len(args); i++ {
 		if call, ok := args[i].(*ast.CallExpr); ok && len(call.Args) == 2 {
 			if name, ok := t.constant(f, call.Args[0]); ok {
 				c.fields = append(c.fields, name)
+				if name == "next" {
+					c.next = t.nextOf(f, call.Args[1])
+				}
 				continue
 			}
 		}
@@ -211,9 +227,37 @@ func (t *tree) readFields(f *file, c *logCall, args []ast.Expr) {
 		i++
 		c.fields = append(c.fields, name)
 		if name == "next" {
-			if c.next, ok = t.constant(f, args[i]); !ok {
-				c.next = variableNext
+			c.next = t.nextOf(f, args[i])
+		}
+	}
+}
+
+// readNext reads the next step of fields that are appended to a slice, in the call, or in the function around it.
+func (t *tree) readNext(f *file, c *logCall, call *ast.CallExpr) {
+	if !call.Ellipsis.IsValid() || c.next != "" {
+		return
+	}
+	slice := call.Args[len(call.Args)-1]
+	appended := func(n ast.Node) {
+		if a, ok := n.(*ast.CallExpr); ok && lastName(a) == "append" && len(a.Args) > 1 {
+			own := &logCall{}
+			if t.readFields(f, own, a.Args[1:]); own.next != "" {
+				c.next = own.next
 			}
+		}
+	}
+	appended(slice)
+	if name, ok := slice.(*ast.Ident); ok {
+		for _, d := range f.ast.Decls {
+			if d.Pos() > call.Pos() || d.End() < call.End() {
+				continue
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if s, ok := n.(*ast.AssignStmt); ok && s.Pos() < call.Pos() && lastName(s.Lhs[0]) == name.Name {
+					appended(s.Rhs[0])
+				}
+				return true
+			})
 		}
 	}
 }
@@ -224,7 +268,7 @@ const (
 	eventRunes = 60
 )
 
-// breach says what is wrong with the message of a call, and how to fix it.
+// breach describes the fault in the message of a call, and how to fix it.
 func (c *logCall) breach() string {
 	const rewrite = ": write a short event, such as \"import failed\", with the fields cause and next"
 	switch {
@@ -234,6 +278,8 @@ func (c *logCall) breach() string {
 		return fmt.Sprintf("%q is a sentence", c.text) + rewrite
 	case c.text == "" || c.text != strings.TrimSpace(c.text) || unicode.IsUpper([]rune(c.text)[0]) && !unicode.IsUpper([]rune(c.text + "  ")[1]):
 		return fmt.Sprintf("%q must begin with a small letter", c.text)
+	case (strings.Contains(c.level, "Warn") || c.level == "Error") && c.next == "" && !c.final:
+		return fmt.Sprintf("%q has no field next: say what happens next or what to do, or why there is nothing in a comment above the call, // No next: the reason.", c.text)
 	case slices.Contains(c.fields, "error") && !slices.Contains(c.fields, "cause"):
 		return fmt.Sprintf("%q has the field error: an error is the field cause", c.text)
 	}
@@ -243,7 +289,7 @@ func (c *logCall) breach() string {
 // eventPage has the reference of all events, between two comments.
 const eventPage, eventsBegin, eventsEnd = "docs/metrics.md", "<!-- log events -->\n", "<!-- end of log events -->\n"
 
-// eventParts are the tables of the reference: the first folder that fits decides.
+// eventParts are the tables of the reference. The first folder that fits decides.
 var eventParts = []struct {
 	title string
 	dirs  []string
@@ -254,7 +300,8 @@ var eventParts = []struct {
 	{"Events of the engine", []string{""}},
 }
 
-// eventTable writes the reference. Calls with the same event, level and next are one row, with the fields of all.
+// eventTable writes the reference. Calls with the same event, level and next are one row, with the fields of all. Events that differ in
+// their names only share a row.
 func eventTable(calls []logCall) string {
 	type row struct {
 		level, text, next string
@@ -284,7 +331,16 @@ func eventTable(calls []logCall) string {
 	var b strings.Builder
 	for i := len(parts) - 1; i >= 0; i-- {
 		fmt.Fprintf(&b, "### %s\n\n| event | level | fields | `next` |\n|---|---|---|---|\n", eventParts[i].title)
+		var rows []row
 		for _, r := range parts[i] {
+			at := slices.IndexFunc(rows, func(o row) bool { return o.level == r.level && o.next == r.next && slices.Equal(o.fields, r.fields) })
+			if at < 0 {
+				rows = append(rows, r)
+			} else if !slices.Contains(strings.Split(rows[at].text, "`, `"), r.text) {
+				rows[at].text += "`, `" + r.text
+			}
+		}
+		for _, r := range rows {
 			next := cmp.Or(r.next, "–")
 			if r.next == variableNext {
 				next = "depends on the cause"
@@ -325,18 +381,25 @@ func TestLogEvents(t *testing.T) {
 	}
 }
 
-// The test of events finds what it forbids.
+// The test of events finds each forbidden form.
 func TestLogEventsAreFound(t *testing.T) {
 	for _, tt := range []struct{ code, event, fields, problem string }{
 		{`log.Warn("import failed", "sink", s, "cause", err, "next", "wait")`, "import failed", "sink cause next", ""},
 		{`o.opts.Logger.InfoContext(ctx, "file " + "imported", slog.Int("rows", 1))`, "file imported", "rows", ""},
-		{`b.log.LogAttrs(ctx, slog.LevelError, "request failed", slog.Any("cause", err))`, "request failed", "cause", ""},
+		{`b.log.LogAttrs(ctx, slog.LevelError, "request failed", slog.Any("cause", err), slog.String("next", "wait"))`, "request failed", "cause next", ""},
+		{`log.Warn("request failed", "cause", err)`, "request failed", "cause", "no field next"},
+		{`log.Error("request failed", "cause", err, "next", "")`, "request failed", "cause next", "no field next"},
+		{`log.Log(ctx, level, "request failed")`, "request failed", "", "no field next"},
+		{"// No next: it is over.\n\tlog.Error(\"request failed\")", "request failed", "", ""},
+		{"// Fields: a.\n\tlog.Warn(\"request failed\", append(list, \"a\", 1)...)", "request failed", "a", "no field next"},
+		{"// Fields: a.\n\tlog.Warn(\"request failed\", append(list, \"next\", \"wait\")...)", "request failed", "a", ""},
+		{"list = append(list, \"next\", \"wait\")\n\t// Fields: a.\n\tlog.Warn(\"request failed\", list...)", "request failed", "a", ""},
 		{`log.Warn("import failed: the rows wait")`, "import failed: the rows wait", "", "is a sentence"},
 		{`log.Warn("a very long event that says all that there is to say about it")`, "a very long event that says all that there is to say about it", "", "is a sentence"},
-		{`log.Warn("import failed", "error", err)`, "import failed", "error", "field cause"},
+		{`log.Info("import failed", "error", err)`, "import failed", "error", "field cause"},
 		{`log.Error("Import failed")`, "Import failed", "", "small letter"},
 		{`log.Warn(text)`, "", "", "no constant"},
-		{"// Events: upload failed, import failed.\n\tlog.Warn(step + \" failed\")", "upload failed", "", ""},
+		{"// Events: upload failed, import failed.\n\tlog.Info(step + \" failed\")", "upload failed", "", ""},
 		{"// Events: upload ended.\n\tlog.Warn(step + \" failed\")", "upload ended", "", "no constant"},
 		{`log.Warn("import failed", list...)`, "import failed", "…", "in a slice"},
 		{`w.Warn("import failed")`, "", "", "cannot tell"},

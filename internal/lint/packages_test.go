@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func (f *file) public() bool {
 		!slices.Contains(strings.Split(f.dir, "/"), "internal") && path.Base(f.dir) != "bench"
 }
 
-// packageComment says what is wrong with the lines of a package comment.
+// packageComment returns the fault in the lines of a package comment.
 func packageComment(doc string, sample bool) error {
 	lines := strings.Split(strings.TrimRight(doc, "\n"), "\n")
 	if len(lines) > maxPackageLines {
@@ -128,6 +129,34 @@ func TestExamplesExist(t *testing.T) {
 				t.Errorf("package %s has no Example%s with an output: write one, because a documentation site shows it below the method", dir, name)
 			}
 		}
+	}
+}
+
+// The page about drivers lists each optional interface of package driver, and no others.
+func TestOptionalInterfacesAreListed(t *testing.T) {
+	const page, title = "docs/internals/drivers.md", "6. Add what your target can do"
+	tr := loadTree(t)
+	var want []string
+	for _, f := range tr.files {
+		if f.dir != "driver" || f.test {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			if d, ok := d.(*ast.GenDecl); ok && strings.Contains(strings.Join(strings.Fields(d.Doc.Text()), " "), " is an optional interface of a [") {
+				want = append(want, d.Specs[0].(*ast.TypeSpec).Name.Name)
+			}
+		}
+	}
+	text, _ := section(tr.texts[page], title)
+	table, _, _ := strings.Cut(text[strings.Index(text, "|---"):], "\n\n")
+	var got []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(table, -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if len(want) < 13 || !slices.Equal(got, want) {
+		t.Errorf("%s lists the interfaces %q below %q, package driver has %q", page, got, title, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // indexPage lists all pages. Its sections and their order are written by hand, its lines are made by TestPages -update.
@@ -34,7 +35,7 @@ func pageRules() []rule {
 	}
 }
 
-// TestPages writes what is generated in pages, with -update. House rules compare it.
+// TestPages writes the generated parts of pages, with -update. House rules compare it.
 func TestPages(t *testing.T) {
 	if !*update {
 		t.Skip("without -update it has nothing to do")
@@ -65,7 +66,7 @@ var (
 	sentence  = regexp.MustCompile(`^.*?[.:](?:\s|$)`)
 )
 
-// indexed are the pages that the index must list: those of docs, the first page of each folder below, and those of the root.
+// indexed are the pages that the index must list: the pages of docs, the first page of each folder below, and the pages of the root.
 func indexed(t *tree) []string {
 	var pages []string
 	for name := range t.texts {
@@ -81,7 +82,7 @@ func indexed(t *tree) []string {
 	return pages
 }
 
-// index returns the text that the index should have: each line made again, those of unknown pages left out, new pages at the end.
+// index returns the text that the index should have: each line regenerated, unknown pages left out, new pages at the end.
 func index(t *tree) string {
 	missing := indexed(t)
 	text := indexLine.ReplaceAllStringFunc(t.texts[indexPage], func(line string) string {
@@ -99,7 +100,7 @@ func index(t *tree) string {
 	return text
 }
 
-// lineOf is the line of the index for a page: its title and its first sentence.
+// lineOf is the line of the index for a page, with its title and its first sentence.
 func lineOf(t *tree, name string) string {
 	title, rest, _ := strings.Cut(codeBlock.ReplaceAllString(t.texts[name], ""), "\n")
 	first := ""
@@ -191,7 +192,7 @@ func checkShown(t *tree) []problem {
 	return problems
 }
 
-// declaration returns the text of a declaration with its comment. The name "file" stands for all behind the imports' package clause.
+// declaration returns the text of a declaration with its comment. The name "file" stands for everything after the package clause.
 func declaration(t *tree, name, decl string) (string, bool) {
 	for _, f := range t.files {
 		if f.path != name {
@@ -290,10 +291,13 @@ func TestSizeOfPages(t *testing.T) {
 		if !strings.HasPrefix(name, "docs/") || !strings.HasSuffix(name, ".md") || strings.HasPrefix(name, "docs/internals/") {
 			continue
 		}
-		before, after, _ := strings.Cut(texts[name], eventsBegin)
-		_, after, _ = strings.Cut(after, eventsEnd)
-		n := len(strings.Fields(before + after)) // without the generated list of events, in which readers look up a name
-		if name != "docs/README.md" {            // the list of pages
+		n := 0
+		for _, field := range strings.Fields(texts[name]) {
+			if strings.ContainsFunc(field, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) { // not a line of a table
+				n++
+			}
+		}
+		if name != "docs/README.md" { // the list of pages
 			pages++
 		}
 		words += n

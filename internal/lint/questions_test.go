@@ -22,11 +22,11 @@ type question struct {
 var questions = []question{
 	{"add a column", "docs/columns.md#add-a-column", "docs/columns.md", "Add a column", []string{"extend", "Then add the column"}},
 	{"the database is down for an hour", "docs/database-down.md", "docs/database-down.md", "The table's database is down", []string{"Do nothing"}},
-	{"for how long is nothing safe", "docs/database-down.md", "docs/database-down.md", "How long nothing is safe", []string{"-max-disk-bytes", "7 days"}},
+	{"for how long is nothing safe", "docs/database-down.md", "docs/database-down.md", "How long you can wait", []string{"-max-disk-bytes", "7 days"}},
 	{"rotate a secret", "docs/operations.md#rotate-a-secret", "docs/operations.md", "Rotate a secret", []string{"oldSecretUntil", "rotate-secret", "OldSecret"}},
 	{"size the disk", "docs/deploy.md#disk-and-memory", "docs/deploy.md", "Disk and memory", []string{"0.75", "-max-disk-bytes  =", "forebay size -rate"}},
 	{"upgrade", "docs/upgrades.md#to-the-next-release", "docs/upgrades.md", "To the next release", []string{"Replace the program"}},
-	{"delete a person's data", "docs/delete-data.md", "docs/delete-data.md", "Delete a person's data", []string{"quarantine", "archive", "tables"}},
+	{"delete a person's data", "docs/erase.md", "docs/erase.md", "Delete a person's data", []string{"quarantine", "archive", "tables"}},
 
 	{"why is this sink blocked", operators, "docs/runbook.md", "Why a file waits", []string{"forebay files list"}},
 	{"is anything lost", operators, "docs/operations.md", "Is anything lost", []string{"forebay.rows.expired", "forebay.rows.damaged"}},
@@ -67,7 +67,7 @@ func section(text, title string) (string, bool) {
 	return b.String(), level > 0
 }
 
-// linksOf returns the targets of the links in a text of a page: pages from the root, with their sections.
+// linksOf returns the targets of the links in a text of a page, as pages from the root, with their sections.
 func linksOf(name, text string) (links []string) {
 	for _, m := range markdownLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 		if strings.Contains(m[1], "://") {

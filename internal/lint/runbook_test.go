@@ -55,6 +55,10 @@ func runbookProblems(rules, runbook string) (problems []string) {
 			}
 			rest = after
 		}
+		// Servers and networks of a cluster are repaired with other programs.
+		if !strings.HasPrefix(name, "ForebayCluster") && !strings.Contains(body, "`forebay ") && !strings.Contains(body, "(#why-a-file-waits)") {
+			problems = append(problems, name+": its section names no command of forebay, and does not link the section that does")
+		}
 	}
 	for _, m := range alertHeading.FindAllStringSubmatch(runbook, -1) {
 		if !named[m[1]] {
@@ -85,7 +89,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 func TestRunbookProblems(t *testing.T) {
 	const (
 		rule    = "      - alert: ForebayA\n        annotations:\n          runbook_url: " + runbookURL + "#forebaya\n"
-		section = "# Runbook\n\n## ForebayA\n\n- **Meaning.** M.\n- **Look at** L.\n- **Do** D.\n- **Do not** N.\n"
+		section = "# Runbook\n\n## ForebayA\n\n- **Meaning.** M.\n- **Look at** L.\n- **Do** `forebay d`.\n- **Do not** N.\n"
 	)
 	for _, c := range []struct{ rules, runbook, want string }{
 		{rule, section, ""},
@@ -93,6 +97,7 @@ func TestRunbookProblems(t *testing.T) {
 		{rule, section + "\n## ForebayB\n", "no alert rule ForebayB"},
 		{strings.Replace(rule, "#forebaya", "#forebayb", 1), section, "runbook_url must be"},
 		{rule + "      - alert: ForebayB\n", section, "ForebayB: runbook_url must be"},
+		{rule, strings.Replace(section, "`forebay d`", "D", 1), "no command"},
 		{rule, strings.Replace(section, "- **Do not** N.\n", "", 1), "Do not"},
 		{rule, strings.Replace(section, "- **Look at** L.\n", "", 1) + "- **Look at** L.\n", "Do not"},
 	} {

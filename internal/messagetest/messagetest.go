@@ -13,7 +13,7 @@ type Want struct {
 }
 
 // raw are texts of other libraries, which name no place and no next step of the reader.
-var raw = []string{"dial tcp", "strconv.", "json: cannot", "json: unknown", ": parse error", "unexpected end of JSON", "invalid character", "reflect.", "%!", "errno", "map[", "<nil>"}
+var raw = []string{"dial tcp", "strconv.", "json: cannot", "json: unknown", ": parse error", "unexpected end of JSON", "invalid character", "reflect.", "%!", "errno", "temporarily unavailable", "map[", "<nil>"}
 
 // GoNames returns names that only a Go program knows. Users of the binary and of HTTP never read them.
 func GoNames() []string {

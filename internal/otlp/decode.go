@@ -25,10 +25,10 @@ const (
 )
 
 // Decode returns the records of an export request, see [otlpflat], and their number. It keeps no reference to data. The
-// request must have passed [Check] with the same headers, because decoding has no bounds of its own.
+// request must have passed [Check] with the same headers, because decoding has no bounds.
 func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs iter.Seq[mapping.FieldDocument], records int, err error) {
-	if signal == forebay.SignalLogs && enc == Protobuf {
-		if docs, records, ok := otlpflat.EncodedLogs(data); ok {
+	if encoded, ok := inPlace[signal]; ok && enc == Protobuf {
+		if docs, records, ok := encoded(data); ok {
 			return docs, records, nil
 		}
 	}
@@ -55,11 +55,16 @@ func Decode(signal forebay.Signal, enc Encoding, data []byte, headers int) (docs
 	case errors.Is(err, ErrRequest):
 		return nil, 0, err
 	case err != nil && enc == JSON: // the decoder quotes surrounding bytes, which can be anything
-		return nil, 0, fmt.Errorf("%w of %s: a member has a value that is not one of its type", ErrRequest, signal)
+		return nil, 0, fmt.Errorf("%w of %s: a member has a value that is not one of its type; encode it as OTLP over JSON, or send protobuf", ErrRequest, signal)
 	case err != nil:
 		return nil, 0, fmt.Errorf("%w of %s: %w", ErrRequest, signal, err)
 	}
 	return docs, records, nil
+}
+
+// inPlace reads requests as exporters send them.
+var inPlace = map[forebay.Signal]func(data []byte) (iter.Seq[mapping.FieldDocument], int, bool){
+	forebay.SignalLogs: otlpflat.EncodedLogs, forebay.SignalMetrics: otlpflat.EncodedMetrics, forebay.SignalTraces: otlpflat.EncodedTraces,
 }
 
 // export is an export request. size and deep describe its data before any repair.

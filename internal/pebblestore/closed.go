@@ -57,9 +57,9 @@ func CheckClosed(disk vfs.FS, dir string) error {
 	body := strings.TrimSuffix(text, "\n")
 	body = body[:strings.LastIndexByte(body, '\n')+1]
 	if fmt.Sprintf("%s%08x\n", body, MaskedSum([]byte(body))) != text {
-		return Damaged("%s, which says how long the files were, is damaged: what is missing at the end of a log cannot be told", closedNote)
+		return Damaged("%s, which says how long the files were, is damaged: missing data at the end of a log cannot be detected", closedNote)
 	}
-	// Where somebody else has opened the store since, it has other files, and the note is of the past.
+	// If another process has opened the store since, it has other files, and the note is stale.
 	for _, name := range names {
 		if _, kind := FileKind(name); (kind != "" || strings.HasPrefix(name, "MANIFEST-")) && !strings.Contains(body, " "+name+"\n") {
 			return nil

@@ -16,14 +16,15 @@ import (
 
 // FS is the file system that pebble sees during one [Opening]. It is safe for concurrent use.
 //
-// Where pebble cannot write, it calls Logger.Fatalf or panics, on goroutines of its own too. A library must not end its host,
-// so pebble never sees such an error. The first operation that fails to change the disk ends the opening: the owner is told,
-// and nothing of this opening reaches the disk any more, as after a crash at that operation. Pebble goes on in memory, where
-// every change succeeds, until it is closed and another opening reads what the disk has. A failed fsync is therefore never
-// repeated and believed: what it covered is not acknowledged, and the next opening writes what it reads to new files.
+// Where pebble cannot write, it calls Logger.Fatalf or panics, on its own goroutines too. A library must not end its host, so
+// pebble never sees such an error. The first operation that fails to change the disk ends the opening: the owner is notified,
+// and nothing of this opening reaches the disk afterwards, as after a crash at that operation. Pebble continues in memory,
+// where every change succeeds, until it is closed and another opening reads the disk. A failed fsync is therefore never
+// repeated and believed. The writes it covered are not acknowledged, and the next opening writes the data it reads to new
+// files.
 //
 // Errors of reading are passed on, because they end one iteration and not the process. Errors of removing files are passed on
-// too: the next opening removes them.
+// too, because the next opening removes them.
 type FS struct {
 	vfs.FS        // the disk
 	dir    string // changes elsewhere, such as a checkpoint, are not watched
@@ -36,7 +37,7 @@ type FS struct {
 	reacher reacher
 
 	mu      sync.Mutex
-	err     error // what ended this opening; nil while it lives
+	err     error // what ended this opening, nil while it lives
 	running sync.WaitGroup
 
 	// after holds the files that pebble has made since the end.
@@ -44,14 +45,14 @@ type FS struct {
 }
 
 // New returns the file system for one opening in a folder. failed is called once, with locks of pebble held, by the operation
-// that ends the opening: it must neither block nor call pebble.
+// that ends the opening. It must neither block nor call pebble.
 func New(fs vfs.FS, dir string, failed func(error)) *FS {
 	s := &FS{FS: fs, dir: dir, failed: failed, after: vfs.NewMem()}
 	s.files.init()
 	return s
 }
 
-// OnSync has fn called after each sync of a log, also after the end, when the sync reaches nothing.
+// OnSync sets fn to be called after each sync of a log, including after the end, when the sync reaches nothing.
 func (s *FS) OnSync(fn func()) { s.synced.Store(&fn) }
 
 // Failure returns the error that ended this opening, nil while it lives.
@@ -61,7 +62,7 @@ func (s *FS) Failure() error {
 	return s.err
 }
 
-// End ends the opening: nothing of it reaches the disk any more. The first error is kept.
+// End ends the opening. Nothing of it reaches the disk afterwards. The first error is kept.
 func (s *FS) End(err error) {
 	s.mu.Lock()
 	first := s.err == nil
@@ -86,7 +87,7 @@ func (s *FS) Cut(err error) {
 // Wait waits for the operations that began before the end. Afterwards another opening can have the folder.
 func (s *FS) Wait() { s.running.Wait() }
 
-// change runs an operation that changes the disk. It returns false when the opening had ended, or op has ended it: the caller
+// change runs an operation that changes the disk. It returns false when the opening had ended, or op has ended it. The caller
 // then does the same in memory and reports success.
 func (s *FS) change(op func() error) bool {
 	s.mu.Lock()
@@ -187,7 +188,7 @@ func (s *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		}
 		return nil, err
 	}
-	if s.watched(name) && s.files.isSwept(name) { // asked behind the open, which may have begun before the sweep
+	if s.watched(name) && s.files.isSwept(name) { // checked after the open, which may have begun before the sweep
 		return nil, errors.Join(fmt.Errorf("%s is no longer a table of this opening: %w", name, s.Failure()), f.Close())
 	}
 	if log := s.files.log(name); log != nil && s.watched(name) {
@@ -197,8 +198,8 @@ func (s *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 }
 
 // logCopy reads what had been written to a log when it was opened for reading. Pebble copies a log into a checkpoint while it writes
-// to it. Without the limit a copy could get the zeros of a filler, or the rest of an earlier log, and behind them rows that were
-// written meanwhile: that is damage.
+// to it. Without the limit a copy could get the zeros of a filler, or the rest of an earlier log, and after them rows that were
+// written meanwhile, which is damage.
 type logCopy struct {
 	*file
 	rest int64
@@ -227,7 +228,7 @@ func (s *FS) OpenDir(name string) (vfs.File, error) {
 }
 
 // outsideDir is a folder of a checkpoint. Pebble panics where it cannot sync it, and the failure of another disk must not end the
-// opening either. So pebble does not see it, and [Opening.Checkpoint] fails, also one that is made beside it.
+// opening either. So pebble does not see it, and [Opening.Checkpoint] fails, even a concurrent one.
 type outsideDir struct {
 	vfs.File
 	fs *FS
@@ -303,8 +304,8 @@ func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
 	return nil
 }
 
-// List implements [vfs.FS]. It hides the OPTIONS files: pebble would compare them with the options of this opening and refuse to
-// open if a byte of them is wrong. Nothing depends on them: the MANIFEST names the comparer.
+// List implements [vfs.FS]. It hides the OPTIONS files, because pebble would compare them with the options of this opening and refuse to
+// open if a byte of them is wrong. Nothing depends on them, because the MANIFEST names the comparer.
 func (s *FS) List(dir string) ([]string, error) {
 	names, err := s.FS.List(dir)
 	if s.watched(dir) {
@@ -326,9 +327,10 @@ type file struct {
 	name     string
 	kind     fileKind
 	num      uint64       // of a log
-	length   atomic.Int64 // of a log: what was written
+	length   atomic.Int64 // the written bytes of a log
 	rewrites bool         // made by a compaction, which can be repeated
 	filler   *filler      // of a log that is written, if it is filled
+	purged   bool         // of a log, which is not kept as a spare. Guarded by files.mu
 }
 
 // readPause follows an error of reading. Pebble repeats a failed compaction at once, and would otherwise keep a core busy for
@@ -384,8 +386,8 @@ func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Preallocate implements [vfs.File]. It does nothing: pebble would allocate more than a write buffer for each log, however short
-// it stays. Syncs are cheap where blocks were written before: see filler and files.
+// Preallocate implements [vfs.File]. It does nothing, because pebble would allocate more than a write buffer for each log, however short
+// it stays. Syncs are cheap where blocks were written before. See filler and files.
 func (f *file) Preallocate(int64, int64) error { return nil }
 
 // Sync implements [vfs.File].
@@ -422,7 +424,7 @@ func (f *file) SyncTo(length int64) (full bool, err error) {
 	return full, nil
 }
 
-// Close implements [vfs.File]. It frees the descriptor, also after the end.
+// Close implements [vfs.File]. It frees the descriptor, even after the end.
 func (f *file) Close() error {
 	if err := f.File.Close(); err != nil && !f.rewrites {
 		f.fs.End(err)

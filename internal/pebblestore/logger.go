@@ -27,13 +27,13 @@ func (l logger) Errorf(format string, args ...any) {
 	l.log.Error("store: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements [pebble.Logger]. It must not return in pebble's contract: the opening ends, which has the same effect on the
+// Fatalf implements [pebble.Logger]. It must not return in pebble's contract. The opening ends, which has the same effect on the
 // disk.
 func (l logger) Fatalf(format string, args ...any) {
 	l.fs.End(fmt.Errorf(format, args...))
 }
 
-// listener keeps pebble from calling Fatalf when it reads damaged bytes: the reader gets the error and decides. Each damaged file
+// listener keeps pebble from calling Fatalf when it reads damaged bytes. The reader gets the error and decides. Each damaged file
 // is logged once, and each error of a job in the background once a minute. found gets each damaged file, and failed is called after each such error.
 func listener(log *slog.Logger, found func(error), failed func()) *pebble.EventListener {
 	var files sync.Map // paths
@@ -58,7 +58,7 @@ func listener(log *slog.Logger, found func(error), failed func()) *pebble.EventL
 			}
 			mu.Unlock()
 			if !again {
-				log.Error("background job of the store failed", "cause", err, "next", "it is retried until it succeeds")
+				log.Error("background job of the store failed", "cause", err, "next", "it is retried automatically")
 			}
 			failed()
 		},

@@ -12,11 +12,11 @@ import (
 )
 
 // Only the newest log itself says how long it is. If its end is cut or damaged after a process was killed, it looks like a write
-// that the crash has torn, and the store goes back in time without an error. That is harmless while nobody has seen the lost
-// part. So an owner calls [Opening.NoteReach] before it acts outside of the store on what is in it, and the note says how long
-// the log was.
+// that the crash has torn, and the store goes back in time without an error. That is harmless while no reader has seen the lost
+// part. So an owner calls [Opening.NoteReach] before it acts outside the store on its content, and the note says how long the
+// log was.
 //
-// The design that lost: to ask the outside after each crash. It costs calls where nothing is wrong, and whatever is open must be
+// The design that lost was to ask the outside after each crash. It costs calls where nothing is wrong, and whatever is open must be
 // closed first.
 
 // reachNote holds two slots that are written in turn, so that a torn write leaves the other one. It has no
@@ -26,7 +26,7 @@ const (
 	reachSlot = 4096 // a slot is one block of the disk
 )
 
-// reach is a position in the logs: everything before it was on disk.
+// reach is a position in the logs. Everything before it was on disk.
 type reach struct {
 	log    uint64
 	length int64
@@ -51,7 +51,7 @@ func parseSlot(b []byte) (r reach, seq uint64, ok bool) {
 	return r, seq, line == fmt.Sprintf("%s %08x", text, sum) && sum == MaskedSum([]byte(text))
 }
 
-// readReach reads the note of a store; zero if there is none. At most one of the two slots can be torn, so a note without a
+// readReach reads the note of a store, or zero if there is none. At most one of the two slots can be torn, so a note without a
 // whole slot is damaged.
 func readReach(disk vfs.FS, dir string) (reach, error) {
 	f, err := disk.Open(disk.PathJoin(dir, reachNote))
@@ -75,7 +75,7 @@ func readReach(disk vfs.FS, dir string) (reach, error) {
 		}
 	}
 	if !found {
-		return reach{}, Damaged("%s, which says how long the logs were, is damaged: what is missing at the end of a log cannot be told", reachNote)
+		return reach{}, Damaged("%s, which says how long the logs were, is damaged: missing data at the end of a log cannot be detected", reachNote)
 	}
 	return newest, nil
 }
@@ -83,9 +83,9 @@ func readReach(disk vfs.FS, dir string) (reach, error) {
 // reacher writes the note of one opening.
 type reacher struct {
 	mu      sync.Mutex
-	reached reach // what is on disk
+	reached reach // the note on disk
 
-	writing sync.Mutex // held while the note is written; guards what follows
+	writing sync.Mutex // held while the note is written, guards what follows
 	noted   reach
 	file    vfs.File // nil before the first note, and after an error
 	seq     uint64
@@ -107,8 +107,8 @@ func (r *reacher) now() reach {
 }
 
 // NoteReach durably notes how long the logs are. An opening that finds them shorter reports a [*DamageError]. Concurrent calls
-// share a write, and a call with nothing new makes none. If the note cannot be written, as on a full disk, it is left out: the
-// loss of what came since then cannot be told from a torn write.
+// share a write, and a call with nothing new makes none. If the note cannot be written, as on a full disk, it is left out, and
+// the loss of what came since then cannot be told from a torn write.
 func (o *Opening) NoteReach() { o.fs.noteReach() }
 
 func (s *FS) noteReach() {
@@ -148,7 +148,7 @@ func (r *reacher) write(disk vfs.FS, dir string, due reach) (err error) {
 	return err
 }
 
-// drop closes the note. Called with writing held, or when nothing writes any more.
+// drop closes the note. Called with writing held, or when there are no more writes.
 func (r *reacher) drop() {
 	if r.file != nil {
 		_ = r.file.Close() // what matters of it was synced

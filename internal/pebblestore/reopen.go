@@ -22,8 +22,8 @@ func (s *Store) acquire() (*Opening, error) {
 }
 
 // ReopenInBackground begins to reopen a store that has failed, and makes attempts until one succeeds or Stop is called. It
-// reports false when there is nothing to do. start is called before Stop can begin, and what it returns before the failed
-// opening is given up.
+// reports false when there is nothing to do. start is called before Stop can begin, and the function it returns before the
+// failed opening is given up.
 func (s *Store) ReopenInBackground(start func() (end func())) bool {
 	var end func()
 	if !s.beginReopening(func() {
@@ -56,7 +56,7 @@ func (s *Store) beginReopening(start func()) bool {
 }
 
 // reopen makes one attempt to open the store again, unless the last one was just now. Calls at once share it. It returns nil
-// when the store is open or was handed to StoreConfig.Install, and when it is being closed; else also the time until the next
+// when the store is open or was handed to StoreConfig.Install, and when it is being closed. Otherwise it also returns the time until the next
 // attempt.
 func (s *Store) reopen() (time.Duration, error) {
 	s.attempting.Lock()
@@ -92,7 +92,7 @@ func delay(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt-1, 16), 10*time.Second)
 }
 
-// abandon gives up the current opening, which has failed. It cannot reach the disk any more, so another one can be opened
+// abandon gives up the current opening, which has failed. It can no longer reach the disk, so another opening can begin
 // while calls still read from it.
 func (s *Store) abandon() {
 	old := s.now.Load()
@@ -115,7 +115,7 @@ func (s *Store) Install(o *Opening, start func()) bool {
 		_ = o.Close() // it was never used
 		return false
 	}
-	s.conf.Log.Warn("store reopened", "store", s.conf.Name, "dir", s.conf.Dir)
+	s.conf.Log.Warn("store reopened", "store", s.conf.Name, "dir", s.conf.Dir, "next", "calls are accepted again; check the disk")
 	s.used(o)
 	return true
 }

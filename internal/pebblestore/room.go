@@ -15,18 +15,18 @@ import (
 )
 
 // A store needs free room for its own work. The content of its logs is written to tables, at the next opening at the latest,
-// and tables are rewritten to free what was deleted. A store that fills its disk can do neither and could not be opened
-// again. So the room is measured while the store is written:
+// and tables are rewritten to free the room of deleted rows. A store that fills its disk can do neither and could not be
+// opened again. So the room is measured while the store is written:
 //
 //   - Full refuses more while the logs still fit a second time and a reserve is left.
-//   - Compactions may use the reserve and no more: see files.claim.
-//   - When room is short nothing is kept for later: spare logs are deleted, nothing is written ahead, large logs become
+//   - Compactions may use the reserve and no more, see files.claim.
+//   - When room is short nothing is kept for later. Spare logs are deleted, nothing is written ahead, large logs become
 //     tables.
 //
 // The room is the free space of the volume, or less if Config.Limit says so. It is measured in allocated blocks. A file system in memory
-// does not report them; then nothing is measured.
+// does not report them. Then nothing is measured.
 const (
-	// leastRoom is the least room for a store: a write buffer with its log, the same as tables, and the reserve.
+	// leastRoom is the least room for a store, which is a write buffer with its log, the same as tables, and the reserve.
 	leastRoom = 4 << 20
 	// The reserve is a quarter of the room, at most mostReserve. With an eighth a full store could not always compact itself.
 	reservePart = 4
@@ -35,7 +35,7 @@ const (
 	measureEvery = time.Second
 	// measureFull is the interval while there is no room.
 	measureFull = 50 * time.Millisecond
-	// idleAfter is the time without a write after which the store frees what it keeps for later.
+	// idleAfter is the time without a write after which the store frees files it keeps for later.
 	idleAfter = 30 * time.Second
 	// idleLogs are the bytes of logs that an idle store may keep. They are cheap to read at the next opening.
 	idleLogs = 1 << 20
@@ -47,11 +47,11 @@ const (
 	compactMost = 5 * time.Second
 )
 
-// RoomError says that a store has too little room. Nothing is lost: free room and open it again.
+// RoomError says that a store has too little room. Nothing is lost. Free room and open it again.
 type RoomError struct {
 	// Dir is the folder.
 	Dir string
-	// Free are the bytes that this user can still write to the volume, Needed those that the store needs.
+	// Free is the number of bytes that this user can still write to the volume, Needed the number that the store needs.
 	Free, Needed int64
 	// For is the purpose.
 	For string
@@ -61,8 +61,8 @@ func (e *RoomError) Error() string {
 	return fmt.Sprintf("the volume of %s is too small: %d bytes are free for the store, it needs %d %s", e.Dir, e.Free, e.Needed, e.For)
 }
 
-// usage returns the bytes that the files of these kinds in a folder take, all files without kinds: allocated blocks, as du counts
-// them, or their sizes where the file system does not report blocks; then known is false.
+// usage returns the bytes that the files of these kinds in a folder take, or all files without kinds. It counts allocated blocks, as du counts
+// them, or their sizes where the file system does not report blocks. Then known is false.
 func usage(disk vfs.FS, dir string, kinds ...fileKind) (total int64, known bool, err error) {
 	names, err := disk.List(dir)
 	if err != nil {
@@ -98,7 +98,7 @@ func usageOf(disk vfs.FS, path string) (int64, bool, error) {
 }
 
 // checkRoom returns the room that the store can have, 0 when it is unknown, or a [*RoomError]. With too little it first deletes
-// what nobody needs.
+// files that are not needed.
 func (o *Opening) checkRoom(logs logFiles) (int64, error) {
 	used, _, err := usage(o.conf.FS, o.conf.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ func (o *Opening) checkRoom(logs logFiles) (int64, error) {
 	return space, nil
 }
 
-// trim frees what the files of a store take beyond their content.
+// trim frees the room that the files of a store take beyond their content.
 func (o *Opening) trim(logs logFiles) error {
 	if len(logs.idle) > 0 {
 		// The list says that their rows are in tables, but it may not be synced yet.
@@ -180,15 +180,15 @@ type room struct {
 	limit   atomic.Int64 // of used
 	free    atomic.Int64 // of the volume
 	volume  atomic.Bool  // the volume has less room than Config.Limit allows
-	files   atomic.Int64 // what the files took when it was measured
-	logs    atomic.Int64 // what the logs held then
+	files   atomic.Int64 // size of the files when it was measured
+	logs    atomic.Int64 // content of the logs then
 	recheck atomic.Int64 // when left returns less, it is measured
 	at      atomic.Int64 // when it was measured, in nanoseconds since began
 	began   time.Time
 	stored  atomic.Bool // something was stored since the idle timer was set
-	resting atomic.Bool // the store is idle: until it is written to again, nothing is kept for later
+	resting atomic.Bool // the store is idle and keeps nothing for later until it is written to again
 
-	volumes  sync.Map // by folder: whether it is on the volume of the store
+	volumes  sync.Map // whether a folder is on the volume of the store
 	updating atomic.Bool
 	giving   atomic.Bool // room is being given back
 	measure  sync.Mutex  // held while it is measured
@@ -196,7 +196,7 @@ type room struct {
 	mu      sync.Mutex // guards what follows
 	claimed int64      // by Claim
 	idle    *time.Timer
-	again   *time.Timer // while there is no room: the next measurement
+	again   *time.Timer // the next measurement while there is no room
 	closed  bool
 	gave    time.Time // when room was given back last
 	runs    sync.WaitGroup
@@ -235,7 +235,7 @@ func (o *Opening) Stored(n int) {
 	room := 2 * int64(n) // in the log and, later, in a table
 	r.spent.Add(room)
 	left := r.left()
-	r.o.fs.files.deduct(room) // what is stored between two measurements, no compaction may use as well
+	r.o.fs.files.deduct(room) // no compaction may use room for data stored between two measurements
 	if !r.stored.Load() {
 		r.stored.Store(true)
 		r.resting.Store(false)
@@ -262,7 +262,7 @@ func (o *Opening) Full() *RoomUsed {
 	return &RoomUsed{Used: r.used.Load(), Limit: r.limit.Load(), Free: r.free.Load(), Volume: r.volume.Load()}
 }
 
-// RoomUsed is how many bytes a store and what counts beside it take, and how many they may take.
+// RoomUsed is how many bytes a store and the data that counts with it take, and how many they may take.
 type RoomUsed struct {
 	// Used and Limit are in bytes.
 	Used, Limit int64
@@ -275,7 +275,7 @@ type RoomUsed struct {
 // Config.Limit allows. The room is measured in the background, so the call does not wait for the volume.
 func (o *Opening) VolumeLeft() (left int64, less bool) {
 	r := &o.room
-	if r.o == nil { // a store that is only read takes no rows
+	if r.o == nil { // a read-only store accepts no rows
 		return unlimited, false
 	}
 	if r.age() > measureEvery {
@@ -327,7 +327,7 @@ func (r *room) background(fn func()) bool {
 // update measures the room. The measurement may miss bytes that are written meanwhile, so update subtracts them.
 func (r *room) update() {
 	if !r.measure.TryLock() {
-		return // somebody does
+		return // another goroutine measures
 	}
 	defer r.measure.Unlock()
 	if r.o.Read() != nil {
@@ -401,7 +401,7 @@ func (r *room) awake() {
 
 func (r *room) idled() {
 	if r.stored.Swap(false) {
-		r.awake() // it was not idle: look again
+		r.awake() // it was not idle. Look again
 		return
 	}
 	r.resting.Store(true)
@@ -426,8 +426,8 @@ func (r *room) give(logs int64) {
 	})
 }
 
-// giveBack frees what the store does not need: spare logs, logs of more than the given bytes, whose rows become tables, and
-// tables of mostly deleted rows. A failure ends the opening, so the next write reports it.
+// giveBack frees the room the store does not need, that is, spare logs, logs larger than the given bytes, whose rows become tables,
+// and tables of mostly deleted rows. A failure ends the opening, so the next write reports it.
 func (o *Opening) giveBack(logs int64, closing bool) {
 	o.fs.files.save(true)
 	o.fs.DropSpares()
@@ -456,9 +456,29 @@ func (o *Opening) giveBack(logs int64, closing bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), compactMost)
 	defer cancel()
-	// All keys lie between these.
-	_ = o.DB.Compact(ctx, []byte{0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false)
+	_ = o.DB.Compact(ctx, firstKey, lastKey, false)
 }
+
+// errNoRoom says that the volume has no room for a second copy of the store.
+var errNoRoom = errors.New("the volume has no room to rewrite the store: free some, or wait until rows are in their tables")
+
+// Purge rewrites the store without deleted records, so that no file contains their bytes. Files that are not needed are deleted in the background,
+// soon after the call. It reads and writes all that is stored, and other calls continue. The caller keeps the opening with Read.
+func (o *Opening) Purge(ctx context.Context) error {
+	if o.conf.Live != nil && !o.fits(o.conf.Live()) {
+		return errNoRoom
+	}
+	o.fs.files.purge()
+	o.fs.DropSpares()
+	o.fs.files.purge() // a log that was begun meanwhile may be written over a spare, and has its bytes after its end
+	if err := o.DB.Flush(); err != nil {
+		return err
+	}
+	return o.DB.Compact(ctx, firstKey, lastKey, false)
+}
+
+// All keys lie between these.
+var firstKey, lastKey = []byte{0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // fits reports whether the volume has room for n bytes and some more.
 func (o *Opening) fits(n int64) bool {

@@ -16,11 +16,11 @@ const lostNote = "forebay-lost.txt"
 
 // salvager replaces a damaged store by a new one that has the newest version of each key that can still be read.
 //
-// A version that cannot be read leaves the one before: a record may be older than it was, and one that was removed may be back. Only
+// A version that cannot be read leaves the one before. A record may be older than it was, and one that was removed may be back. Only
 // the owner knows whether that is right, so everything that cannot be read is logged and noted.
 type salvager struct {
 	conf   Config
-	name   string // what the log calls the store
+	name   string // name of the store in the log
 	newest map[string]found
 	ranges []wipedRange
 	lost   []string
@@ -32,7 +32,7 @@ type found struct {
 	set bool // not removed
 }
 
-// wipedRange is a range of keys that was removed; to is outside.
+// wipedRange is a range of keys that was removed. The end, to, is outside.
 type wipedRange struct {
 	from, to []byte
 	seq      uint64
@@ -61,12 +61,12 @@ func (s *salvager) run(cause *DamageError) error {
 		}
 	}
 	for _, lost := range s.lost { // before the swap, which a later opening may complete
-		c.Log.Error("records lost or outdated", "store", s.name, "dir", c.Dir, "aside", aside, "reason", lost, "next", "compare the definitions with your own, and correct them")
+		c.Log.Error("records lost or outdated", "store", s.name, "dir", c.Dir, "aside", aside, "reason", lost, "next", "compare the stored definitions with yours, and correct them")
 	}
 	if err := Swap(c.FS, c.Dir, aside); err != nil {
 		return err
 	}
-	c.Log.Warn("store salvaged", "store", s.name, "dir", c.Dir, "aside", aside, slog.Int("records", len(s.newest)), slog.Int("places", len(s.lost)))
+	c.Log.Warn("store salvaged", "store", s.name, "dir", c.Dir, "aside", aside, slog.Int("records", len(s.newest)), slog.Int("places", len(s.lost)), "next", "its readable records are salvaged; if places is not 0, read "+lostNote+" in the folder that aside names")
 	return nil
 }
 

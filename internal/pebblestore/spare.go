@@ -13,10 +13,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// files tracks the files of one opening: logs that can be written over, tables that nothing refers to yet, and how much
+// files tracks the files of one opening, which are logs that can be written over, tables that nothing refers to yet, and how much
 // compactions may write.
 //
-// A log whose rows are in tables is kept as a spare, and a later log is written over it: a sync is much cheaper where the blocks
+// A log whose rows are in tables is kept as a spare, and a later log is written over it, because a sync is much cheaper where the blocks
 // of the file exist. Pebble can recycle logs itself, but never deletes them. Here they are deleted when room is short, when the
 // store is idle, and when it is closed.
 type files struct {
@@ -24,8 +24,8 @@ type files struct {
 	own     map[string]*file // logs of this opening, by base name
 	spares  []string         // paths, the oldest first
 	saving  bool             // no spares, nothing written ahead
-	tables  map[string]bool  // tables of this opening that the list of tables cannot name yet; true: complete
-	swept   map[string]bool  // tables that sweep has removed: the next opening may give their names to others
+	tables  map[string]bool  // tables of this opening that the list of tables cannot name yet, true if complete
+	swept   map[string]bool  // tables that sweep has removed. The next opening may give their names to others
 	damaged atomic.Int64     // reads of damaged blocks by compactions
 	quota   int64            // what compactions may still write
 	spent   int64            // bytes that were taken from quotas since the opening
@@ -40,7 +40,7 @@ const maxSpares = 4
 // unlimited is the quota while nothing is known of the room.
 const unlimited = 1 << 62
 
-// fullPause delays the answer to a compaction that had no room, because pebble repeats it at once.
+// fullPause delays the error of a compaction that had no room, because pebble repeats it at once.
 const fullPause = time.Second
 
 func (f *files) init() {
@@ -49,7 +49,7 @@ func (f *files) init() {
 	f.ended = make(chan struct{})
 }
 
-// fileKind says what a file holds.
+// fileKind is the kind of a file's content.
 type fileKind uint8
 
 const (
@@ -153,14 +153,23 @@ func (f *files) keepSpare(path string) bool {
 	base := path[strings.LastIndexAny(path, `/\`)+1:]
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	own := f.own[base] != nil
+	own := f.own[base]
 	delete(f.own, base)
 	// Logs of earlier openings may have another format.
-	if !own || f.saving || len(f.spares) >= maxSpares {
+	if own == nil || own.purged || f.saving || len(f.spares) >= maxSpares {
 		return false
 	}
 	f.spares = append(f.spares, path)
 	return true
+}
+
+// purge keeps no log of now as a spare, when it is not needed any longer.
+func (f *files) purge() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, log := range f.own {
+		log.purged = true
+	}
 }
 
 // takeSpare returns the path of a log to write over, "" when there is none.
@@ -290,13 +299,13 @@ func (s *FS) DropSpares() (n int) {
 // Without it each failed opening would take more of a full disk.
 //
 // The next opening may use the names again, while this one still has them in its list of tables in memory. It would read tables of
-// the other, with rows that it also has in tables of its own, and pebble panics where a compaction meets a row twice. So from now on
+// the other, with rows that it also has in its own tables, and pebble panics where a compaction meets a row twice. So from now on
 // [FS.Open] refuses these names.
 func (s *FS) sweep() {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
 	for name := range s.files.tables {
-		_ = s.FS.Remove(s.FS.PathJoin(s.dir, name)) // the next opening removes what is left
+		_ = s.FS.Remove(s.FS.PathJoin(s.dir, name)) // the next opening removes the remaining tables
 	}
 	s.files.swept, s.files.tables = s.files.tables, map[string]bool{}
 }

@@ -16,7 +16,7 @@ import (
 // StoreConfig says how a [Store] is opened.
 type StoreConfig struct {
 	Config
-	// Name is what the log calls the store.
+	// Name is the store's name in the log.
 	Name string
 	// ReadOnly changes nothing in the folder, which must exist, except for the lock.
 	ReadOnly bool
@@ -28,15 +28,15 @@ type StoreConfig struct {
 	// Check is called with each opening before it is used. again is set when it must be the store that was open before. Its
 	// error ends the opening. Optional.
 	Check func(o *Opening, again bool) error
-	// Repair is called when the store is damaged. When it returns nil, the store is opened once more, and may be another one;
-	// else the opening fails with its error. Optional.
+	// Repair is called when the store is damaged. When it returns nil, the store is opened once more, and may be a different
+	// store. Otherwise the opening fails with its error. Optional.
 	Repair func(*DamageError) error
-	// Salvage replaces a damaged store by one with everything in it that is whole, when it is opened first: the records of the store
+	// Salvage replaces a damaged store by one with everything in it that is whole, when it is opened first. The records of the store
 	// have no order among each other, and each may be older than it was, or missing. Not with Repair. Open reads the whole store.
 	Salvage bool
-	// Final reports whether a failure is for good: the store is not opened again. Optional.
+	// Final reports whether a failure is permanent. Then the store is not opened again. Optional.
 	Final func() bool
-	// Failed is called when the store has failed, with locks of the database held: it must neither block nor use the store.
+	// Failed is called when the store has failed, with locks of the database held, so it must neither block nor use the store.
 	// Optional.
 	Failed func()
 	// Install takes up the opening that ends a reopening. It calls [Store.Install], now or later, or closes the opening.
@@ -49,23 +49,23 @@ type StoreConfig struct {
 	Delay func(attempt int) time.Duration
 }
 
-// Store is a database that outlives failures of the disk: a failed opening is cut off from the disk, and another one is opened
-// from what the disk has. [Phase] has the states. It is safe for concurrent use.
+// Store is a database that outlives failures of the disk. A failed opening is cut off from the disk, and a new one is opened
+// from the disk. [Phase] has the states. It is safe for concurrent use.
 //
-// One mechanism serves two kinds of owners. Those that call View and Update reopen the store by their next call: the first one
-// that comes makes the attempt, and others wait for its outcome. A failed attempt refuses calls until the next one is due. An
-// owner with work of its own in the background, as package buffer has, ends that first and calls [Store.ReopenInBackground].
+// One mechanism serves two kinds of owners. Owners that call View and Update reopen the store by their next call. The first
+// call makes the attempt, and others wait for its outcome. A failed attempt refuses calls until the next one is due. An owner
+// with its own work in the background, as package buffer has, ends that first and calls [Store.ReopenInBackground].
 //
-// What Update has committed is durable, and View shows only what is durable.
+// A commit of Update is durable, and View shows only durable data.
 type Store struct {
 	conf     StoreConfig
 	lock     io.Closer // keeps others out, over all openings
 	life     life
 	now      atomic.Pointer[Opening] // the last one that was in use
-	known    bool                    // the store was open once: only that one is opened again
+	known    bool                    // the store was open once. Only that one is opened again
 	instance string
 
-	attempting sync.Mutex // held during an attempt to reopen; guards what follows
+	attempting sync.Mutex // held during an attempt to reopen, guards what follows
 	attempts   int        // that failed since the store has failed
 	next       time.Time  // the next attempt
 	failure    error      // of the last attempt
@@ -152,8 +152,8 @@ func (s *Store) failed(o *Opening, err error) {
 	}
 }
 
-// open makes one attempt to open the database. All that can be read then is durable, because pebble writes what it reads from a
-// log to a table before it is open.
+// open makes one attempt to open the database. All that can be read then is durable, because pebble writes the rows it reads
+// from a log to a table before it is open.
 func (s *Store) open() (*Opening, error) {
 	o, err := s.try(s.known)
 	if damage, ok := errors.AsType[*DamageError](err); ok && s.conf.Repair != nil {
@@ -174,7 +174,7 @@ func (s *Store) open() (*Opening, error) {
 	return o, nil
 }
 
-// try opens the database, with again only the one that was open before.
+// try opens the database, with again only the store that was open before.
 func (s *Store) try(again bool) (o *Opening, err error) {
 	defer func() { err = MarkDamage(s.conf.FS, s.conf.Dir, err) }()
 	c := s.conf.Config
@@ -212,7 +212,7 @@ func (s *Store) try(again bool) (o *Opening, err error) {
 	}
 	if err != nil {
 		o.fs.Cut(err)
-		_ = o.Close() // it would only repeat what is known
+		_ = o.Close() // it would only repeat the known error
 		return nil, err
 	}
 	return o, nil
@@ -268,7 +268,7 @@ func (s *Store) marked(err error) error {
 }
 
 // View calls read with a snapshot of the database. An error that read has marked with [Failed] becomes a [*FailedError] or a
-// [*DamageError]; its other errors are returned unchanged. Unless View returns a [*FailedError], all that read has seen is
+// [*DamageError]. Its other errors are returned unchanged. Unless View returns a [*FailedError], all that read has seen is
 // durable.
 func (s *Store) View(read func(pebble.Reader) error) error {
 	o, err := s.acquire()
@@ -290,7 +290,7 @@ func (s *Store) View(read func(pebble.Reader) error) error {
 	return err
 }
 
-// awaitDurable waits until all that could be read is durable: a snapshot shows commits that are still being synced.
+// awaitDurable waits until all that could be read is durable, because a snapshot shows commits that are still being synced.
 func (s *Store) awaitDurable(o *Opening) error {
 	if s.committing.Load() > 0 && o.Failure() == nil {
 		if err := o.DB.LogData(nil, pebble.Sync); err != nil {
@@ -321,7 +321,7 @@ func Failed(err error) error {
 var ErrNotCommitted = errors.New("nothing was written")
 
 // Update calls change with an indexed batch and commits it. When it returns nil the change is durable. An error that is
-// [ErrNotCommitted] means that nothing was written; it wraps the error of change, or one that [Store.View] returns. After any
+// [ErrNotCommitted] means that nothing was written. It wraps the error of change, or one that [Store.View] returns. After any
 // other error the outcome is unknown until the store is open again.
 func (s *Store) Update(change func(*pebble.Batch) error) error {
 	o, err := s.acquire()
@@ -365,7 +365,7 @@ func (s *Store) lacksRoom(o *Opening) error {
 		return nil
 	}
 	return &FailedError{RetryAfter: time.Second, Err: &RoomError{
-		Dir: s.conf.Dir, Free: max(0, full.Limit-full.Used), Needed: min(full.Limit/reservePart, mostReserve), For: "to rewrite what it holds",
+		Dir: s.conf.Dir, Free: max(0, full.Limit-full.Used), Needed: min(full.Limit/reservePart, mostReserve), For: "to rewrite its content",
 	}}
 }
 
@@ -405,8 +405,8 @@ func (s *Store) Checkpoint(dir string) error {
 	return err
 }
 
-// Stop begins Close: it ends reopenings, and refuses calls of View and Update. start runs when no reopening can begin or end any
-// more. It reports false when it was called before.
+// Stop begins Close. It ends reopenings, and refuses calls of View and Update. start runs when reopenings can no longer begin or
+// end. It reports false when it was called before.
 func (s *Store) Stop(start func()) bool {
 	return s.life.stop(func() {
 		close(s.stopped)
@@ -414,8 +414,8 @@ func (s *Store) Stop(start func()) bool {
 	})
 }
 
-// Drain says, after Stop, that the owner has ended what was taken before. It waits for the end of a reopening in the
-// background.
+// Drain says, after Stop, that the owner has ended all calls accepted before. It waits for the end of a reopening in
+// the background.
 func (s *Store) Drain() {
 	s.background.Wait()
 	s.life.drain()
@@ -426,7 +426,7 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.Stop(func() {})
 		s.Drain()
-		s.attempting.Lock() // no call reopens the store any more
+		s.attempting.Lock() // from here on no call reopens the store
 		o := s.now.Load()
 		s.attempting.Unlock()
 		err := o.Close()
@@ -444,7 +444,7 @@ func (s *Store) Close() error {
 func (s *Store) closed() {
 	if s.conf.Salvage {
 		if err := NoteClosed(s.conf.FS, s.conf.Dir); err != nil {
-			s.conf.Log.Warn("clean close not recorded", "store", s.conf.Name, "cause", err, "next", "none; the next opening recovers as after a crash") // Open then takes it for a crash
+			s.conf.Log.Warn("clean close not recorded", "store", s.conf.Name, "cause", err, "next", "none; the next start recovers as after a crash") // Open then takes it for a crash
 		}
 	}
 	if s.conf.Closed != nil {

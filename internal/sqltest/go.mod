@@ -5,8 +5,8 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261129171200-337e8b164f24
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261129171200-337e8b164f24
+	github.com/forebay/forebay v0.0.0-20261130040819-72a62c380f6f
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130040819-72a62c380f6f
 	github.com/parquet-go/parquet-go v0.32.0
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/viewtest"
 )
 
-// The views of telemetry, and the queries of the page about it, work in DuckDB on Parquet files, also of tables with versions.
+// The views of telemetry, and the queries of the page about it, work in DuckDB on Parquet files, including tables with versions.
 func TestTelemetryViews(t *testing.T) {
 	for name, o := range map[string]parquet.Options{"flat": {}, "versions": {MergeTo: 1 << 20, PartitionBy: "Timestamp"}} {
 		t.Run(name, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTelemetryViews(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			viewtest.Run(t, target, db, "../../docs/telemetry.md", viewtest.Where{Dialect: "duckdb", Folder: folder})
+			viewtest.Run(t, target, viewtest.SQL{DB: db}, viewtest.Where{Dialect: "duckdb", Folder: folder})
 		})
 	}
 }

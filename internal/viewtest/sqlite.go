@@ -1,7 +1,7 @@
 package viewtest
 
 // questionsOfSQLite are questions in the SQL of SQLite, for each view.
-var questionsOfSQLite = []struct{ sql, want string }{
+var questionsOfSQLite = []question{
 	questions[0],
 	questions[1],
 	questions[2],

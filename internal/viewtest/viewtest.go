@@ -1,7 +1,8 @@
-// Package viewtest runs the views of otlpflat, and the queries of docs/telemetry.md, in a database that a driver has filled.
+// Package viewtest runs the views of otlpflat, and the queries of the pages about them, in a database that a driver has filled.
 package viewtest
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"iter"
@@ -25,44 +26,137 @@ import (
 	"github.com/forebay/forebay/otlpflat"
 )
 
-// Where says where the tables are: the dialect of the database, and a schema of it or a folder of files.
+// Where says where the tables are, with the dialect of the database, and a schema of it or a folder of files.
 type Where struct{ Dialect, Schema, Folder string }
 
-// Run sends telemetry through an engine into the target, makes the views in db, which reads the tables of the target, and asks.
-// page is the path of docs/telemetry.md, whose queries SQLite does not know.
-func Run(t *testing.T, target driver.Target, db *sql.DB, page string, where Where) {
-	t.Helper()
-	o := otlpflat.ViewOptions{
-		Dialect: otlpflat.Dialect(where.Dialect), Schema: where.Schema, Folder: where.Folder, Logs: "logs", Metrics: "metrics", Traces: "traces", ReceivedAt: "Came",
-	}
-	store(t, target, o)
-	statements, err := otlpflat.Views(o)
+// Database runs SQL.
+type Database interface {
+	// Exec runs a statement.
+	Exec(ctx context.Context, statement string) error
+	// Query returns all rows. NULL is nil.
+	Query(ctx context.Context, query string) (rows [][]any, err error)
+}
+
+// SQL is a database of database/sql.
+type SQL struct{ DB *sql.DB }
+
+// Exec implements [Database].
+func (d SQL) Exec(ctx context.Context, statement string) error {
+	_, err := d.DB.ExecContext(ctx, statement)
+	return err
+}
+
+// Query implements [Database].
+func (d SQL) Query(ctx context.Context, query string) (all [][]any, err error) {
+	rows, err := d.DB.QueryContext(ctx, query)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		cells, to := make([]any, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			to[i] = &cells[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return nil, err
+		}
+		all = append(all, cells)
+	}
+	return all, rows.Err()
+}
+
+// The pages with queries: for every database, and for DuckDB and PostgreSQL only.
+const (
+	queries   = "../../examples/otlp/README.md"
+	telemetry = "../../docs/telemetry.md"
+)
+
+// Run makes tables and views, and queries their rows.
+func Run(t *testing.T, target driver.Target, db Database, where Where) {
+	t.Helper()
+	Make(t, target, db, where)
+	replace, unset := replacements(t, where.Dialect), "NULL"
+	if where.Dialect == "clickhouse" {
+		unset = ""
+	}
+	checkAll(t, db, queries, answersOfQueries(unset), replace)
+	switch otlpflat.Dialect(where.Dialect) {
+	case otlpflat.SQLite:
+		checkQuestions(t, db, questionsOfSQLite)
+	case otlpflat.MySQL:
+		checkQuestions(t, db, questionsOfMySQL)
+	case otlpflat.ClickHouse:
+		checkQuestions(t, db, questionsOfClickHouse)
+	default:
+		checkQuestions(t, db, questions)
+		checkAll(t, db, telemetry, answers, replace)
+	}
+}
+
+// options returns the options of the views.
+func (w Where) options() otlpflat.ViewOptions {
+	return otlpflat.ViewOptions{
+		Dialect: otlpflat.Dialect(w.Dialect), Schema: w.Schema, Folder: w.Folder, Logs: "logs", Metrics: "metrics", Traces: "traces", ReceivedAt: "Came",
+	}
+}
+
+// Statements returns the statements that make the views.
+func Statements(tb testing.TB, where Where) []string {
+	tb.Helper()
+	statements, err := otlpflat.Views(where.options())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return statements
+}
+
+// Make sends telemetry through an engine into the target, and makes the views in db, which reads the tables of the target.
+func Make(tb testing.TB, target driver.Target, db Database, where Where) {
+	tb.Helper()
+	store(tb, target, where.options())
 	for range 2 { // they can be replaced
-		for _, s := range statements {
-			if _, err := db.ExecContext(t.Context(), s); err != nil {
-				t.Fatalf("%v\n%s", err, s)
+		for _, s := range Statements(tb, where) {
+			if err := db.Exec(tb.Context(), s); err != nil {
+				tb.Fatalf("%v\n%s", err, s)
 			}
 		}
 	}
-	if o.Dialect == otlpflat.SQLite {
-		for _, q := range questionsOfSQLite {
-			check(t, db, q.sql, q.want)
+}
+
+// Query returns a query of the page of queries, by its heading, as the dialect needs it.
+func Query(tb testing.TB, dialect, title string) string {
+	tb.Helper()
+	for heading, query := range documented(tb, queries) {
+		if heading == title {
+			return replacements(tb, dialect)(query)
 		}
-		return
 	}
+	tb.Fatalf("the page has no query %q", title)
+	return ""
+}
+
+func checkQuestions(t *testing.T, db Database, questions []question) {
+	t.Helper()
 	for _, q := range questions {
 		check(t, db, q.sql, q.want)
 	}
+}
+
+// checkAll checks all queries of a page.
+func checkAll(t *testing.T, db Database, page string, answers map[string]string, replace func(string) string) {
+	t.Helper()
 	asked := 0
 	for title, query := range documented(t, page) {
 		want, ok := answers[title]
 		if !ok {
 			t.Errorf("%s: %q has no expected answer", page, title)
 		}
-		check(t, db, query, want)
+		check(t, db, replace(query), want)
 		asked++
 	}
 	if asked != len(answers) {
@@ -71,7 +165,7 @@ func Run(t *testing.T, target driver.Target, db *sql.DB, page string, where Wher
 }
 
 // documented returns the queries of a page, by the heading above.
-func documented(t *testing.T, page string) iter.Seq2[string, string] {
+func documented(t testing.TB, page string) iter.Seq2[string, string] {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -86,36 +180,44 @@ func documented(t *testing.T, page string) iter.Seq2[string, string] {
 	}
 }
 
-// check compares an answer: a line for each row, cells between bars, NULL as the word.
-func check(t *testing.T, db *sql.DB, query, want string) {
+// replacements returns the function that writes a query for a database as the table of the page says.
+func replacements(t testing.TB, dialect string) func(string) string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), query)
+	text, err := os.ReadFile(queries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expressions := func(name string) []string {
+		m := regexp.MustCompile("(?m)^\\| [^|`]*" + name + "[^|`]*\\| `([^`]+)` \\| `([^`]+)` \\| `([^`]+)` \\|$").FindStringSubmatch(string(text))
+		if m == nil {
+			t.Fatalf("the table of replacements lacks %s", name)
+		}
+		return m[1:]
+	}
+	from := expressions("PostgreSQL")
+	to := expressions(map[string]string{"duckdb": "DuckDB", "postgresql": "PostgreSQL", "sqlite": "SQLite", "mysql": "MariaDB", "clickhouse": "ClickHouse"}[dialect])
+	attribute := regexp.MustCompile(strings.NewReplacer("SpanAttributes", `(\w+)`, "http.route", `([^']+)`, "(", `\(`, ")", `\)`, ">", ">").Replace(from[0]))
+	named := strings.NewReplacer("$", "$$", "SpanAttributes", "${1}", "http.route", "${2}").Replace(to[0])
+	return func(query string) string {
+		return strings.NewReplacer(from[1], to[1], from[2], to[2]).Replace(attribute.ReplaceAllString(query, named))
+	}
+}
+
+// check compares a result, which is a line for each row, cells between bars, NULL as the word.
+func check(t *testing.T, db Database, query, want string) {
+	t.Helper()
+	rows, err := db.Query(t.Context(), query)
 	if err != nil {
 		t.Errorf("%v\n%s", err, query)
 		return
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var lines []string
-	for rows.Next() {
-		cells, to := make([]any, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := rows.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
+	for _, cells := range rows {
 		var line []string
 		for _, c := range cells {
 			line = append(line, shown(c))
 		}
-		lines = append(lines, strings.Join(line, "|"))
-	}
-	if err := rows.Err(); err != nil {
-		t.Errorf("%v\n%s", err, query)
+		lines = append(lines, labels.ReplaceAllString(strings.Join(line, "|"), "{$1}"))
 	}
 	want = strings.ReplaceAll(strings.TrimSpace(want), "\t", "")
 	if got := strings.Join(lines, "\n"); got != want {
@@ -123,21 +225,39 @@ func check(t *testing.T, db *sql.DB, query, want string) {
 	}
 }
 
-// shown is a cell as both databases write it.
+// timeLayouts are how databases write times without a type for them.
+var timeLayouts = []string{"2006-01-02T15:04:05.000000Z", "2006-01-02 15:04:05.000000", "2006-01-02 15:04:05.000000000", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04"}
+
+var (
+	decimal = regexp.MustCompile(`^-?\d+\.\d+$`)
+	// labels are the attributes of a log as JSON, or as the map of ClickHouse.
+	labels = regexp.MustCompile(`(?:map\[|\{"?)(?:http\.response\.status_code"?: ?(\d+))?[}\]]`)
+)
+
+// shown is a cell as all databases write it.
 func shown(c any) string {
 	switch c := c.(type) {
 	case nil:
 		return "NULL"
 	case []byte:
-		return string(c)
+		return shown(string(c))
 	case float64:
+		if math.Abs(c) >= 1e9 && math.Abs(c) < 1e15 { // milliseconds
+			return strconv.FormatFloat(c, 'f', 0, 64)
+		}
 		return strconv.FormatFloat(c, 'g', 6, 64)
 	case string:
-		if at, err := time.Parse("2006-01-02T15:04:05.000000Z", c); err == nil { // SQLite
-			return shown(at)
+		for _, layout := range timeLayouts {
+			if at, err := time.Parse(layout, c); err == nil {
+				return shown(at)
+			}
 		}
 		if whole, zeros, ok := strings.Cut(c, "."); ok && strings.Trim(zeros, "0") == "" { // numeric, which PostgreSQL writes with its scale
 			return whole
+		}
+		if decimal.MatchString(c) {
+			f, _ := strconv.ParseFloat(c, 64)
+			return shown(f)
 		}
 	case time.Time:
 		return fmt.Sprint(c.Unix() - start.Unix()) // seconds since the start
@@ -145,7 +265,7 @@ func shown(c any) string {
 	return fmt.Sprint(c)
 }
 
-// start is the time of the first record: recent, as the queries want it, and in the middle of a minute.
+// start is the time of the first record. It is recent, as the queries want it, and in the middle of a minute.
 var start = time.Now().UTC().Truncate(time.Minute).Add(-2*time.Minute + 20*time.Second)
 
 func at(d time.Duration) pcommon.Timestamp { return pcommon.NewTimestampFromTime(start.Add(d)) }
@@ -156,7 +276,7 @@ var (
 )
 
 // store brings logs, spans and points to the tables.
-func store(t *testing.T, target driver.Target, o otlpflat.ViewOptions) {
+func store(t testing.TB, target driver.Target, o otlpflat.ViewOptions) {
 	t.Helper()
 	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {
@@ -274,7 +394,43 @@ func traces() ptrace.Traces {
 	s := ss.Spans().AppendEmpty() // has not ended
 	s.SetStartTimestamp(at(0))
 	s.SetKind(ptrace.SpanKindClient)
+	transfer(batch)
 	return batch
+}
+
+// transfer adds a trace of two services. The parent of its last span is missing.
+func transfer(batch ptrace.Traces) {
+	for i, call := range []struct {
+		service, name string
+		kind          ptrace.SpanKind
+		parent        byte
+		took          time.Duration
+	}{
+		{"shop", "POST /pay", ptrace.SpanKindClient, 0, 9 * time.Millisecond},
+		{"bank", "POST /transfer", ptrace.SpanKindServer, 100, 7 * time.Millisecond},
+		{"bank", "INSERT", ptrace.SpanKindInternal, 101, 2 * time.Millisecond},
+		{"bank", "late", ptrace.SpanKindInternal, 1, time.Millisecond},
+	} {
+		rs := batch.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.name", call.service)
+		s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetTraceID(trace2)
+		s.SetSpanID(pcommon.SpanID{7: byte(100 + i)})
+		if call.parent > 0 {
+			s.SetParentSpanID(pcommon.SpanID{7: call.parent})
+		}
+		s.SetName(call.name)
+		s.SetKind(call.kind)
+		began := time.Duration(10+i) * time.Millisecond
+		s.SetStartTimestamp(at(began))
+		s.SetEndTimestamp(at(began + call.took))
+		if call.kind == ptrace.SpanKindServer {
+			s.Attributes().PutStr("http.route", "/transfer")
+			s.Attributes().PutDouble("big", 1e20) // beyond 64 bits as an integer
+			s.Status().SetCode(ptrace.StatusCodeError)
+			s.Status().SetMessage("no money")
+		}
+	}
 }
 
 func metrics() pmetric.Metrics {
@@ -296,6 +452,13 @@ func metrics() pmetric.Metrics {
 		p := sum.DataPoints().AppendEmpty()
 		p.SetTimestamp(at(time.Duration(i) * time.Second))
 		p.SetIntValue(int64(100 + 10*i))
+		if i == 2 {
+			e := p.Exemplars().AppendEmpty()
+			e.SetTimestamp(at(0))
+			e.SetIntValue(7)
+			e.SetTraceID(trace1)
+			e.FilteredAttributes().PutStr("user", "u1")
+		}
 	}
 	counters(batch)
 	histogram := add("latency").SetEmptyHistogram()
@@ -333,8 +496,11 @@ func metrics() pmetric.Metrics {
 	return batch
 }
 
+// question is a query and its result.
+type question struct{ sql, want string }
+
 // questions check each view.
-var questions = []struct{ sql, want string }{
+var questions = []question{
 	{
 		`SELECT Timestamp, TimeUnixNano % 1000 AS n, TraceId, SeverityText, SeverityNumber, ServiceName, Body, ResourceAttributes ->> 'host.name' AS host,
 			LogAttributes ->> 'http.response.status_code' AS status, EventName, ScopeName, ScopeAttributes FROM otel_logs ORDER BY Timestamp, Body`,
@@ -348,8 +514,9 @@ var questions = []struct{ sql, want string }{
 	{`SELECT count(*) AS n, min(ReceivedAt) AS received FROM otel_logs`, `6|0`},
 	{
 		`SELECT SpanKind, count(*) AS n, count(Duration) AS ended, max(Duration) AS longest, min(Timestamp) AS first FROM otel_traces GROUP BY SpanKind ORDER BY 1`,
-		`Client|1|0|NULL|0
-		Server|20|20|20000000|0`,
+		`Client|2|1|9000000|0
+		Internal|2|2|2000000|0
+		Server|21|21|20000000|0`,
 	},
 	{
 		`SELECT EventTimestamp, EventTimeUnixNano % 60000000000 AS n, EventName, EventAttributes ->> 'exception.type' AS type, SpanId, SpanName
@@ -402,16 +569,45 @@ var questions = []struct{ sql, want string }{
 	},
 }
 
-// answers are what the queries of the page give.
+// answers has the results of the queries on the page about telemetry, in DuckDB and PostgreSQL.
 var answers = map[string]string{
-	"Slowest routes": `shop|/pay|10|19.1
-		shop|/cart|10|18.1`,
-	"Error rate": `shop|-20|20|5`,
-	"All logs of the traces in which something was declined": `aa000000000000000000000000000001|shop|INFO|cart opened
+	"All logs of traces with a declined payment": `aa000000000000000000000000000001|shop|INFO|cart opened
 		aa000000000000000000000000000001|shop|INFO|paying
 		aa000000000000000000000000000001|shop|INFO|card declined`,
 	"Slow spans and their exceptions": `GET|20|Declined`,
 	"A percentile of a histogram":     `latency|2`,
 	"The increase of a counter": `shop|hits|42
 		shop|orders|20`,
+}
+
+// answersOfQueries returns the results of the queries on the page of queries in each database. Unset texts are empty in ClickHouse.
+func answersOfQueries(unset string) map[string]string {
+	milli := func(after int64) string { return strconv.FormatInt(start.UnixMilli()+after, 10) }
+	const trace = "aa000000000000000000000000000002"
+	span := func(id, parent, rest string, after int64) string {
+		return strings.Join([]string{trace, id, parent, strings.Replace(rest, "START", milli(after), 1)}, "|") + "\n"
+	}
+	return map[string]string{
+		"One trace as a tree": `0|shop|POST /pay|9|Unset
+			1|bank|POST /transfer|7|Error
+			2|bank|INSERT|2|Unset
+			0|bank|late|1|Unset`,
+		"Service map":            `shop|bank|1|1|7`,
+		"Logs with an attribute": `shop|INFO|card declined|aa000000000000000000000000000001`,
+		"Slowest routes": `shop|/pay|10|20
+			shop|/cart|10|19
+			bank|/transfer|1|7`,
+		"Error rate": `bank|-20|1|100
+			shop|-20|20|5`,
+		"Grafana's logs panel": `1|{"msg":"it's \"quoted\""}|` + unset + `|{}
+			0|goods packed|INFO|{203}
+			0|card declined|INFO|{202}
+			0|paying|INFO|{201}
+			0|cart opened|INFO|{200}
+			0|came without a time|` + unset + `|{}`,
+		"Grafana's traces panel": span("0000000000000064", unset, "POST /pay|shop|START|9|Client|"+unset, 10) +
+			span("0000000000000065", "0000000000000064", "POST /transfer|bank|START|7|Server|no money", 11) +
+			span("0000000000000066", "0000000000000065", "INSERT|bank|START|2|Internal|"+unset, 12) +
+			span("0000000000000067", "0000000000000001", "late|bank|START|1|Internal|"+unset, 13),
+	}
 }

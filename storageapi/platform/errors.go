@@ -21,7 +21,7 @@ type apiError struct {
 	message    string
 	violations []storageapi.Violation
 	results    any // of a job that fails with this error
-	// retryAfter is when a call that was refused for now can be repeated; 0: it cannot.
+	// retryAfter is when a call that was refused for now can be repeated. 0 means that it cannot.
 	retryAfter time.Duration
 }
 
@@ -38,7 +38,7 @@ func accessDenied(format string, args ...any) *apiError {
 // newExceptionID makes an id that finds a failure in the log.
 func newExceptionID() string { return "forebay-" + uuid.NewString() }
 
-// explain returns what the caller learns of an error, and whether the server itself is at fault.
+// explain returns the part of an error that the caller sees, and whether the server itself is at fault.
 func explain(err error) (e *apiError, internal bool) {
 	if errors.As(err, &e) {
 		return e, false
@@ -51,7 +51,7 @@ func explain(err error) (e *apiError, internal bool) {
 	return refuse(http.StatusInternalServerError, "internalError", "Internal server error"), true
 }
 
-// writeError is the only writer of error answers. numericCode writes the status as the code, see [api.numericCode].
+// writeError is the only writer of error responses. numericCode writes the status as the code, see [api.numericCode].
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, numericCode bool, err error) {
 	e, internal := explain(err)
 	id := newExceptionID()
@@ -76,11 +76,11 @@ func (e *apiError) setRetry(w http.ResponseWriter) {
 	}
 }
 
-// writeJSON writes an answer. An error means that the client has gone.
+// writeJSON writes a response. An error means that the client has gone.
 func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
 	data, err := jsontext.Marshal(body)
 	if err != nil {
-		s.log.Error("platform: encode answer", "error", err)
+		s.log.Error("platform: encode response", "error", err)
 		status, data = http.StatusInternalServerError, []byte(`{"error":"Internal server error","code":"internalError","status":"error"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -100,7 +100,7 @@ func formInput(values url.Values) (*input, error) {
 				return nil, refuse(http.StatusBadRequest, "validation.body", "The form is not UTF-8")
 			}
 			if !setField(root, fieldPath(name), value) {
-				return nil, refuse(http.StatusBadRequest, "validation.body", "The form field %q contradicts another one", cut(name, 80))
+				return nil, refuse(http.StatusBadRequest, "validation.body", "The form field %q contradicts a different one", cut(name, 80))
 			}
 		}
 	}
@@ -283,7 +283,7 @@ func (in *input) integer(name string) *int64 {
 	return &n
 }
 
-// texts returns a list of texts, which may be sent as JSON text; given is false if the field is absent.
+// texts returns a list of texts, which may be sent as JSON text. The result given is false if the field is absent.
 func (in *input) texts(name string) (list []string, given bool) {
 	if !in.has(name) {
 		return nil, false
@@ -347,7 +347,7 @@ func (in *input) notNull(name, code string) {
 	}
 }
 
-// configuration returns the content of a configuration or a row, without the nodes that exist at run time alone; nil if it
+// configuration returns the content of a configuration or a row, without the nodes that exist at run time alone, or nil if it
 // was not sent, or is null.
 func (in *input) configuration() json.RawMessage {
 	return withoutRunNodes(in.object("configuration", badConfiguration))
@@ -363,7 +363,7 @@ func unquoted(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// jsonFault says what is wrong with JSON that is malformed, and where.
+// jsonFault describes the fault in malformed JSON, and its place.
 func jsonFault(raw json.RawMessage) string {
 	err := json.Unmarshal(raw, new(json.RawMessage))
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -400,7 +400,7 @@ func (in *input) name(field, value string) {
 
 var errForm = refuse(http.StatusBadRequest, "validation.body", "The form is malformed, or carries a file")
 
-// readMultipart reads a form whose fields are parts. Files in it are refused: they are uploaded to the object store.
+// readMultipart reads a form whose fields are parts. Files in it are refused, because they are uploaded to the object store.
 func readMultipart(data []byte, boundary string) (*input, error) {
 	return readParts(bytes.NewReader(data), boundary, maxBody, func(*multipart.Part) (bool, error) { return false, nil })
 }

@@ -37,7 +37,7 @@ type jobRecord struct {
 // openJobKey marks a job that has not ended.
 func openJobKey(id int64) string { return key("job-open", number(id)) }
 
-// jobSpec says what a new job does.
+// jobSpec describes a new job.
 type jobSpec struct {
 	operation string
 	params    any
@@ -53,12 +53,12 @@ type jobRun struct {
 	record jobRecord
 	over   bool
 
-	// direct says that the caller waits for the operation: there is no job, and the results are his answer.
+	// direct says that the caller waits for the operation. There is no job, and the results are the response.
 	direct  bool
 	results any
 }
 
-// operation adapts the function of an operation: it decodes the parameters of the job.
+// operation adapts the function of an operation. It decodes the parameters of the job.
 func operation[P any](do func(run *jobRun, p P) error) func(run *jobRun) error {
 	return func(run *jobRun) error {
 		var p P
@@ -121,14 +121,14 @@ func endJob(tx *txn, record jobRecord, event int64) {
 	tx.put(jobKey(record.ID), record)
 }
 
-// storageJobs runs operations after their call was answered.
+// storageJobs runs operations after their call has returned.
 type storageJobs struct {
 	*keyedQueue
 	s          *Server
 	operations map[string]func(run *jobRun) error
 
 	endMu sync.Mutex
-	ended chan struct{} // closed and replaced at the end of each job; guarded by endMu
+	ended chan struct{} // closed and replaced at the end of each job, and guarded by endMu
 }
 
 func newStorageJobs(s *Server) *storageJobs {
@@ -177,7 +177,7 @@ func (j *storageJobs) run(ctx context.Context, record jobRecord) {
 	run := &jobRun{ctx: ctx, s: j.s, record: record}
 	err := j.attempt(run)
 	for storeFailed(err) != nil && !run.over {
-		// As after a crash: what became of the job stands in the store.
+		// As after a crash, what became of the job stands in the store.
 		var finished bool
 		if finished, err = j.reread(ctx, run); finished {
 			return
@@ -231,7 +231,7 @@ func (r jobRecord) finished() bool {
 	return r.Status == storageapi.JobSuccess || r.Status == storageapi.JobFailed
 }
 
-// announce wakes those who wait for a job.
+// announce wakes all callers that wait for a job.
 func (j *storageJobs) announce() {
 	j.endMu.Lock()
 	defer j.endMu.Unlock()
@@ -239,7 +239,7 @@ func (j *storageJobs) announce() {
 	j.ended = make(chan struct{})
 }
 
-// wait waits for the end of a job, for calls that are answered by its results.
+// wait waits for the end of a job, for calls that return its results.
 func (j *storageJobs) wait(ctx context.Context, id int64) (record jobRecord, err error) {
 	for {
 		j.endMu.Lock()
@@ -253,7 +253,7 @@ func (j *storageJobs) wait(ctx context.Context, id int64) (record jobRecord, err
 		case <-ctx.Done():
 			return record, ctx.Err()
 		case <-j.ctx.Done():
-			return record, refuse(http.StatusServiceUnavailable, "storage.unavailable", "The server is closing, the job %d goes on when it is opened again", id)
+			return record, refuse(http.StatusServiceUnavailable, "storage.unavailable", "The server is closing, the job %d continues when it is opened again", id)
 		}
 	}
 }
@@ -290,13 +290,13 @@ func (j *storageJobs) fail(ctx context.Context, record jobRecord, err error) {
 	}
 }
 
-// startJob makes a new job and answers it.
+// startJob makes a new job and returns it.
 func (c *call) startJob(spec jobSpec) (any, error) {
 	record, err := c.newJob(spec)
 	return startedJob{c.jobAnswer(record)}, err
 }
 
-// perform runs the operation of a job at once and answers its results. With async=true in the query it makes the job.
+// perform runs the operation of a job at once and returns its results. With async=true in the query it makes the job.
 func (c *call) perform(spec jobSpec) (any, error) {
 	if c.queryFlag("async") {
 		return c.startJob(spec)
@@ -372,7 +372,7 @@ func (s *Server) jobRoutes() []route {
 	}
 }
 
-// seesJob reports whether the caller may see a job: its own jobs, and jobs of tables that it may read.
+// seesJob reports whether the caller may see a job. It may see its own jobs, and jobs of tables that it may read.
 func (c *call) seesJob(r jobRecord) bool {
 	return c.token.CanManageBuckets || int64(r.Creator.ID) == c.token.ID || r.Table != nil && c.token.mayRead(bucketOf(*r.Table))
 }
@@ -385,7 +385,7 @@ func (c *call) getJob(tx *txn) (any, error) {
 	return c.jobAnswer(record), err
 }
 
-// timeRange is a bound on a time in the query: name_from and name_to, or name for both.
+// timeRange is a bound on a time in the query, name_from and name_to, or name for both.
 func (c *call) timeRange(name string) func(at storageapi.Time) bool {
 	var bounds [2]time.Time
 	for i, parameter := range []string{name + "_from", name + "_to"} {

@@ -19,11 +19,11 @@ import (
 // Options configure a [Server].
 type Options struct {
 	// Token is the master token of the project, which may do everything. It is required at the first opening of a
-	// directory; given later, it replaces the one before. At least 16 characters. Only a hash of it is stored.
+	// directory. Given later, it replaces the one before. At least 16 characters. Only a hash of it is stored.
 	Token storageapi.Secret
 	// ProgrammaticTokens stand for the master token in calls that name the project with [storageapi.ProjectHeader] and send
 	// them as "Authorization: Bearer". They begin with "kbc_at_" or "kbc_pat_" and have at least 16 characters. They hold
-	// while they are given here: no call makes, lists or ends one. Default: none.
+	// while they are given here. No call makes, lists or ends one. Default: none.
 	ProgrammaticTokens []storageapi.Secret
 	// ProjectID and ProjectName describe the one project of the server. Defaults: 1 and "Project".
 	ProjectID   int64
@@ -31,13 +31,13 @@ type Options struct {
 	// Stack is the name of the stack in the API portal. Default: the host of the request.
 	Stack string
 	// PublicURL is the address under which clients reach the handler, for example "https://storage.example.com". It is
-	// the beginning of every address in an answer. By default it is taken from the request, which is right unless a
+	// the beginning of every address in a response. By default it is taken from the request, which is right unless a
 	// proxy stands in front.
 	PublicURL string
 	// Services are further services for the index and the portal, such as one with the id "stream". Queue and encryption
 	// are there already.
 	Services []PortalService
-	// Components are what configurations can be made for and what the queue can run. Their ids are unique.
+	// Components are the components that can have configurations and that the queue can run. Their ids are unique.
 	Components []Component
 	// VariablesComponent is the component whose configurations hold variables for others (variables_id). It is added to
 	// Components when it is not there. The default is [DefaultVariablesComponent].
@@ -50,13 +50,14 @@ type Options struct {
 	Features, ProjectFeatures []string
 	// StorageJobs and QueueJobs are how many jobs of a kind run at once. Defaults: 4 and 2.
 	StorageJobs, QueueJobs int
-	// KeepJobs and KeepEvents are how long the records of jobs that have ended and of events are kept; the default of each is 90
+	// KeepJobs and KeepEvents are how long the records of jobs that have ended and of events are kept. The default of each is 90
 	// days, negative means forever. Clients that store the id of a job find nothing under it after that time.
 	KeepJobs, KeepEvents time.Duration
-	// Grace is how long a component may go on after its job was terminated or the server is being closed; the default is
-	// 30 s. Then the job ends without it: its goroutine is left alone, its client and its log do nothing any more.
+	// Grace is how long a component may continue after its job was terminated or the server is being closed. The default is
+	// 30 s. Then the job ends without it. Its goroutine is left alone, its client and its log no longer do anything.
 	Grace time.Duration
-	// Logger gets failures inside the server, and never a token. Default: warnings and errors go to [slog.Default]; [slog.DiscardHandler] silences them.
+	// Logger gets failures inside the server, and never a token. Default: warnings and errors go to [slog.Default].
+	// [slog.DiscardHandler] silences them.
 	Logger *slog.Logger
 }
 
@@ -74,9 +75,9 @@ type PortalService struct {
 type Component struct {
 	// Component is the description; ID is required, the default of Type is "other".
 	storageapi.Component
-	// Runner is the program; without one the component has configurations but cannot be run.
+	// Runner is the program. Without one the component has configurations but cannot be run.
 	Runner Runner
-	// ImageParameters is a JSON object that every run finds under image_parameters of its configuration; nil means {}.
+	// ImageParameters is a JSON object that every run finds under image_parameters of its configuration. Nil means {}.
 	ImageParameters json.RawMessage
 }
 
@@ -127,14 +128,14 @@ func (o Options) Validate() error {
 	services := make(map[string]bool)
 	for _, s := range o.Services {
 		if s.ID == "" || s.URL == "" || slices.Contains(ownServices, s.ID) || services[s.ID] {
-			problems = append(problems, fmt.Errorf("service %q: want an address and an id of its own, other than %s", s.ID, strings.Join(ownServices, " and ")))
+			problems = append(problems, fmt.Errorf("service %q: want a separate address and id, other than %s", s.ID, strings.Join(ownServices, " and ")))
 		}
 		services[s.ID] = true
 	}
 	components := make(map[string]bool)
 	for _, c := range o.Components {
 		if !validID(c.ID) || components[c.ID] {
-			problems = append(problems, fmt.Errorf("component %q: want an id of its own", c.ID))
+			problems = append(problems, fmt.Errorf("component %q: want a separate id", c.ID))
 		}
 		components[c.ID] = true
 	}

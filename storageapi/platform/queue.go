@@ -67,7 +67,7 @@ func (r queueRecord) queueKey() string {
 	return configID{r.Branch, r.Component, r.Config}.lock()
 }
 
-// terminate ends a job that does not run: it is cancelled if it never did.
+// terminate ends a job that does not run. The job is cancelled if it never ran.
 func (r *queueRecord) terminate() {
 	r.Ended = now()
 	if r.Started.IsZero() {
@@ -105,7 +105,7 @@ type queue struct {
 	*keyedQueue
 	s *Server
 
-	mu      sync.Mutex                   // guards the fields below; keyedQueue.mu may be taken while it is held
+	mu      sync.Mutex                   // guards the fields below, and keyedQueue.mu may be taken while it is held
 	running map[int64]context.CancelFunc // to terminate a job
 	delayed map[int64]*time.Timer        // to add a job whose time has not come
 	stopped bool
@@ -276,4 +276,4 @@ func forUser(err error) bool {
 	return errors.As(err, &user) || errors.As(err, &api) || errors.As(err, &job) || !internal
 }
 
-var errNoRunner = fmt.Errorf("the component has no program any more")
+var errNoRunner = fmt.Errorf("the component no longer has a program")

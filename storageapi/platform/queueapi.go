@@ -64,7 +64,7 @@ func (c *call) createQueueJob() (any, error) {
 	if text := in.text("delayedStartTime"); text != nil && *text != "" {
 		at, err := parseTime(*text)
 		if err != nil || in.has("delay") {
-			in.fail("delayedStartTime", "want a time, and no delay beside it")
+			in.fail("delayedStartTime", "want a time, and no delay in addition")
 		}
 		r.NotBefore = storageapi.Time{Time: at}
 	}
@@ -104,7 +104,7 @@ func (c *call) createQueueJob() (any, error) {
 	return answer, err
 }
 
-// checkQueueJob refuses what cannot run.
+// checkQueueJob refuses a job that cannot run.
 func (c *call) checkQueueJob(r queueRecord) error {
 	component, err := c.s.component(r.Component)
 	if err != nil {
@@ -163,7 +163,7 @@ func (t queueTime) MarshalJSON() ([]byte, error) {
 	return []byte(t.Format(`"` + queueTimeFormat + `"`)), nil
 }
 
-// queueJob is the answer that describes a job.
+// queueJob is the response that describes a job.
 type queueJob struct {
 	storageapi.QueueJob
 	Branch    string                                      `json:"branchId"`

@@ -17,7 +17,7 @@ import (
 type Runner interface {
 	// Run does the work of one configuration, or of one row of it. It is called again with the same arguments when
 	// the server was stopped before it had returned, so it must be ready to find its own earlier effects. It ends soon when
-	// ctx does; after [Options.Grace] the job ends without it, and what it does from then on has no effect. An error
+	// ctx does. After [Options.Grace] the job ends without it, and its later actions have no effect. An error
 	// that was made with [UserError] is shown to the user of the API, any other, and a panic, is only logged.
 	Run(ctx context.Context, run *Run) error
 }
@@ -44,13 +44,13 @@ func (e *userError) Unwrap() error { return e.err }
 // Run is one run of a component. It belongs to the call of [Runner.Run] and to its goroutine: Client and Logger do
 // nothing after its end.
 type Run struct {
-	// JobID and RunID name the job, ComponentID, ConfigID, RowID and BranchID what is run. RowID is "" without rows,
+	// JobID and RunID name the job, ComponentID, ConfigID, RowID and BranchID its subject. RowID is "" without rows,
 	// ConfigID may be "" when the job brought its own content.
 	JobID, RunID                           string
 	ComponentID, ConfigID, RowID, BranchID string
 	// Mode is "run", "debug" or "forceRun".
 	Mode string
-	// Configuration is the effective configuration: the row laid over the root, without processors, and with the nodes
+	// Configuration is the effective configuration, which is the row laid over the root, without processors, and with the nodes
 	// action and image_parameters.
 	Configuration json.RawMessage
 	// State was left by the last run of this configuration or row; {} at first.
@@ -79,9 +79,9 @@ func (r *Run) SetState(state json.RawMessage) error {
 	return nil
 }
 
-// SaveState replaces the state at once: when it returns nil the state is on disk, whatever becomes of the run. It is for what must not be
+// SaveState replaces the state at once. When it returns nil the state is on disk, whatever becomes of the run. It is for what must not be
 // lost with a run that fails, such as a credential that a server has replaced. What the next run is to do again, after a failure, must be in
-// it as it was before. A job that brought its own content has no state, and nothing is kept; in the mode "debug" the state is.
+// it as it was before. A job that brought its own content has no state, and nothing is kept. In the mode "debug" the state is.
 func (r *Run) SaveState(state json.RawMessage) error {
 	if err := checkState(state); err != nil {
 		return err
@@ -106,7 +106,7 @@ type execution struct {
 	mask mask
 }
 
-// step is one run of the job: the whole configuration, or one row of it.
+// step is one run of the job, for the whole configuration, or one row of it.
 type step struct {
 	row           string
 	configuration json.RawMessage
@@ -179,7 +179,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 		root := conf.readContent(v)
 		for _, id := range r.RowIDs {
 			if v.find(id) < 0 {
-				return UserError(fmt.Errorf("row %q is not there any more", id))
+				return UserError(fmt.Errorf("row %q is no longer there", id))
 			}
 		}
 		if len(v.Rows) == 0 {
@@ -203,7 +203,7 @@ func (e *execution) plan(component *Component) (steps []step, err error) {
 	return steps, err
 }
 
-// fix records what must not change when the job runs again after a crash: the version of the configuration and the values of
+// fix records what must not change when the job runs again after a crash, which is the version of the configuration and the values of
 // its variables.
 func (e *execution) fix(id configID) error {
 	r := &e.record
@@ -231,8 +231,8 @@ func (e *execution) fix(id configID) error {
 	return err
 }
 
-// step runs the component once: input mapping, run, output mapping, and then the state and the progress of the job in
-// one change. A program that had ended before a crash is not run again: what it has written waits in the record of the job.
+// step runs the component once, with input mapping, run, output mapping, and then the state and the progress of the job in
+// one change. A program that had ended before a crash is not run again, because its output waits in the record of the job.
 func (e *execution) step(component *Component, st step) error {
 	s, r := e.q.s, e.record
 	dir, err := os.MkdirTemp(s.runs, "run-")

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/storageapi/platform"
 )
 
-// held is a program that runs until it is told to end.
+// held is a program that runs until it is released or its context ends.
 func held(begun chan<- string, release <-chan struct{}) func(ctx context.Context, run *platform.Run) error {
 	return func(ctx context.Context, run *platform.Run) error {
 		begun <- run.ConfigID
@@ -58,7 +58,7 @@ func TestJobsWait(t *testing.T) {
 	if len(list) != 1 || list[0].ID != jobs["c"].ID {
 		t.Errorf("waiting jobs %+v", list)
 	}
-	w.restart() // the delayed job is not forgotten, those that ran go on
+	w.restart() // the delayed job is not forgotten, the running jobs resume
 	slices.Sort([]string{<-begun, <-begun})
 	expect(later, "created")
 	if killed := must(w.KillQueueJob(ctx, storageapi.ID(later)))(t); killed.Status != "cancelled" {
@@ -208,7 +208,7 @@ func TestNamedRowIsGone(t *testing.T) {
 	close(release)
 	must(w.WaitForQueueJob(ctx, first.ID))(t)
 	_, err := w.WaitForQueueJob(ctx, second.ID)
-	if err == nil || !strings.Contains(err.Error(), `row "r" is not there any more`) {
+	if err == nil || !strings.Contains(err.Error(), `row "r" is no longer there`) {
 		t.Errorf("job of a deleted row: %v", err)
 	}
 	if n := len(rec.rows()); n != 1 {

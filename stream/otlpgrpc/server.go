@@ -29,12 +29,13 @@ import (
 	"github.com/forebay/forebay/internal/deadline"
 	"github.com/forebay/forebay/internal/intake"
 	"github.com/forebay/forebay/internal/otlp"
+	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/internal/wire"
 )
 
 // Server returns a server of the OTLP services whose limits keep a slow or hostile client from holding resources for long.
-// More options can be added, for example TLS credentials; later ones win. Call GracefulStop on the server before Close on
+// More options can be added, for example TLS credentials. Later ones win. Call GracefulStop on the server before Close on
 // the engine. It panics if opts.Validate reports an error.
 //
 //	ConnectionTimeout     10 s   until a new connection is ready
@@ -46,7 +47,7 @@ import (
 //	InitialWindowSize     128 KB that a client may send of a request before it is read; it grows with a message
 //	InitialConnWindowSize 1 MB   of all requests of one connection
 //
-// The number of connections is bounded by the listener: see stream.LimitConnections.
+// The number of connections is bounded by the listener. See stream.LimitConnections.
 func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.Server {
 	limit := opts.withDefaults().MaxMessageBytes
 	s := grpc.NewServer(append([]grpc.ServerOption{
@@ -67,7 +68,7 @@ func Server(eng *forebay.Engine, opts Options, more ...grpc.ServerOption) *grpc.
 }
 
 // window is how far a client may send ahead of reading, and so the memory of a call before it is read. It fits most requests. A
-// fixed window needs no pings to estimate it. Reads ask for as many bytes as are reserved, which doubles with what has arrived,
+// fixed window needs no pings to estimate it. Reads ask for as many bytes as are reserved, which doubles with the bytes received,
 // so large messages do not wait long for the window.
 const window = 128 << 10
 
@@ -75,18 +76,19 @@ const window = 128 << 10
 // the call forever. So that limit is higher, and the services refuse the call with a status that is not retried.
 const maxMetadata = 16 << 10
 
-// callBytes is reserved for a call while its message arrives: twice the window, because partly filled frames take whole
+// callBytes is reserved for a call while its message arrives. It is twice the window, because partly filled frames take whole
 // buffers, and because a call needs more than its bytes.
 const callBytes = 2 * window
 
-// Register adds the three OTLP services to a server, which must use the codec that gRPC has for "proto" (the default).
+// Register adds the three OTLP services to a server. If eng has a tracer, the metadata traceparent of a call names the parent of its span, unless an
+// interceptor or a stats handler has made one. The server must use the codec that gRPC has for "proto" (the default).
 // It panics if opts.Validate reports an error.
 func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 	if err := opts.Validate(); err != nil {
 		panic(err)
 	}
 	opts = opts.withDefaults()
-	srv := &server{eng: eng, opts: opts, intake: intake.New(opts.MaxBufferedBytes)}
+	srv := &server{eng: eng, opts: opts, traced: eng.Options().Tracer != nil, intake: intake.New(opts.MaxBufferedBytes)}
 	srv.calls.New = func() any { return &call{header: make(http.Header, 16)} }
 	register := func(name string, export grpc.MethodHandler) {
 		s.RegisterService(&grpc.ServiceDesc{
@@ -103,7 +105,7 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 	})
 }
 
-// profiles is the service of an unsupported signal. It is registered so that the answer says so.
+// profiles is the service of an unsupported signal. It is registered so that the response says so.
 const profiles = "opentelemetry.proto.collector.profiles.v1development.ProfilesService"
 
 var services = map[forebay.Signal]string{
@@ -112,12 +114,13 @@ var services = map[forebay.Signal]string{
 	forebay.SignalTraces:  "opentelemetry.proto.collector.trace.v1.TraceService",
 }
 
-// keyName is the metadata with the key of a batch. Sending the batch again stores only what is missing.
+// keyName is the metadata with the key of a batch. Sending the batch again stores only the missing rows.
 var keyName = strings.ToLower(callkey.Header)
 
 type server struct {
 	eng       *forebay.Engine
 	opts      Options
+	traced    bool // the engine has a tracer
 	intake    *intake.Intake
 	deadlines deadline.Shared
 	// calls holds *call.
@@ -145,7 +148,7 @@ type request struct {
 
 var errTooLarge = errors.New("otlpgrpc: the message is too large")
 
-// decode makes records of a message. Its errors say what is wrong with the request.
+// decode makes records of a message. Its errors describe the fault in the request.
 func (r *request) decode(data []byte) error {
 	in, body := r.srv.intake, &r.call.body
 	cost, err := otlp.Check(r.signal, otlp.Protobuf, data, r.headers, in.Room(body))
@@ -157,7 +160,7 @@ func (r *request) decode(data []byte) error {
 	}
 	r.sum = otlp.SumOf(data)
 	r.docs, _, err = otlp.Decode(r.signal, otlp.Protobuf, data, r.headers)
-	in.Drop(body) // what was decoded has its own copy
+	in.Drop(body) // decoded records have their own copy
 	return err
 }
 
@@ -176,7 +179,7 @@ func (r *request) UnmarshalProto(data []byte) error {
 func (*request) SizeProto() int          { return 0 }
 func (*request) MarshalProto([]byte) int { return 0 }
 
-// response is the answer to a call, encoded.
+// response is the encoded response of a call.
 type response []byte
 
 func (r response) SizeProto() int              { return len(r) }
@@ -185,7 +188,7 @@ func (r response) MarshalProto(dst []byte) int { return copy(dst, r) }
 // UnmarshalProto satisfies the codec. A server does not receive responses.
 func (response) UnmarshalProto([]byte) error { return nil }
 
-// handle answers one call. The message is read, inflated and decoded only after the secret has been checked.
+// handle serves one call. The message is read, inflated and decoded only after the secret has been checked.
 func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	headers := size(md)
@@ -242,6 +245,9 @@ func (s *server) export(ctx context.Context, source string, md metadata.MD, req 
 	request := mapping.Record{Header: c.header, ClientIP: clientIP(ctx), Received: time.Now()}
 	// The batch is complete, so it is stored even if the client has left.
 	wait := s.deadlines.From(request.Received)
+	if s.traced {
+		wait = tracecontext.Of(wait, ctx, md.Get)
+	}
 	once, err := otlp.Once(&otlp.Request{
 		Signal: req.signal, Encoding: otlp.Protobuf, Keys: md[keyName],
 		Header: c.header, Sum: req.sum, Received: request.Received, Window: s.opts.BatchWindow,
@@ -284,7 +290,7 @@ func (s *server) failure(ctx context.Context, err error) error {
 	}
 	switch e := wire.Prefix("").Failure(err, "batch"); {
 	case e.Cause != nil:
-		s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err))
+		s.opts.Logger.LogAttrs(ctx, slog.LevelError, "export failed", slog.Any("cause", err), slog.String("next", "the exporter sends the batch again; report the cause if it recurs"))
 		return unavailable(time.Second, "Internal error. Send the batch again later.")
 	case e.Status == http.StatusRequestEntityTooLarge:
 		return status.Error(codes.InvalidArgument, e.Message+" Send smaller batches.")
@@ -293,7 +299,7 @@ func (s *server) failure(ctx context.Context, err error) error {
 	}
 }
 
-// errPaused is retryable: a source is disabled for a while, and enabled again.
+// errPaused is retryable because a source is disabled for a while, and enabled again.
 func errPaused() error {
 	return unavailable(otlp.PausedRetryAfter, "The source is disabled. Send the batch again later.")
 }
@@ -302,7 +308,7 @@ func errPaused() error {
 func unavailable(after time.Duration, message string) error {
 	st := status.New(codes.Unavailable, message)
 	with, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(max(after, time.Second))})
-	if err != nil { // cannot be: the detail is a valid message
+	if err != nil { // cannot be, because the detail is a valid message
 		return st.Err()
 	}
 	return with.Err()

@@ -46,10 +46,15 @@ func start(t *testing.T, opts otlpgrpc.Options, more []grpc.ServerOption, source
 // startWith is start with a changelog.
 func startWith(t *testing.T, log buffer.Changelog, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
 	t.Helper()
+	return startEngine(t, forebay.Options{Changelog: log}, opts, more, sources...)
+}
+
+// startEngine is start with options of the engine.
+func startEngine(t *testing.T, engine forebay.Options, opts otlpgrpc.Options, more []grpc.ServerOption, sources ...forebay.Source) (*forebay.Engine, *buffertest.Memory, *grpc.ClientConn) {
+	t.Helper()
 	mem := buffertest.NewMemory()
-	eng, err := forebay.Open("data", forebay.Options{
-		Staging: mem, Target: mem, Changelog: log, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem()),
-	})
+	engine.Staging, engine.Target, engine.Buffer = mem, mem, localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.NewMem())
+	eng, err := forebay.Open("data", engine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +142,7 @@ func TestOldSecret(t *testing.T) {
 	want(secret, codes.OK)
 }
 
-// A partial success has the count and the first reason, also for a batch that nobody takes.
+// A partial success has the count and the first reason, even for a batch that no sink takes.
 func TestPartialSuccess(t *testing.T) {
 	onlyLogs := sink("logs", mapping.Path("n", "body.n"))
 	onlyLogs.AllowedSignals = []forebay.Signal{forebay.SignalLogs}
@@ -212,7 +217,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// retryDelay returns when an exporter is told to send a batch again, zero if it is told not to.
+// retryDelay returns the delay after which an exporter must send a batch again, zero if it must not.
 func retryDelay(t *testing.T, err error) time.Duration {
 	t.Helper()
 	st := status.Convert(err)
@@ -278,7 +283,7 @@ func TestFencedNode(t *testing.T) {
 	}
 }
 
-// The signal that is not taken is refused for good, and by its name.
+// The unsupported signal is refused permanently, and by its name.
 func TestProfiles(t *testing.T) {
 	_, _, conn := start(t, otlpgrpc.Options{}, nil, app())
 	const method = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"

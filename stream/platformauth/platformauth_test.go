@@ -104,7 +104,7 @@ func TestAgainstPlatform(t *testing.T) {
 		}
 	}
 	for _, task := range cat.Tasks() {
-		if _, err := cat.Wait(t.Context(), task.ID); err != nil {
+		if _, err := task.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestAgainstPlatform(t *testing.T) {
 	}
 }
 
-// stub is a platform that answers by the token.
+// stub is a platform whose response depends on the token.
 type stub struct {
 	calls  atomic.Int64
 	answer func(token string) (int, string)
@@ -245,7 +245,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 		calls("c", 1)
 		calls("a", 0)
 		calls("d", 1)
-		calls("a", 1) // there is room for three: the oldest has gone
+		calls("a", 1) // there is room for three. The oldest has gone.
 		down = true
 		calls("e", 1)
 		down = false
@@ -297,7 +297,7 @@ func TestSharedCalls(t *testing.T) {
 	})
 }
 
-// TestExchangesAreRemembered checks that the answer for a programmatic token holds for one project alone.
+// TestExchangesAreRemembered checks that the response for a programmatic token holds for one project alone.
 func TestExchangesAreRemembered(t *testing.T) {
 	auth, s := newStub(t, platformauth.Options{}, func(token string) (int, string) {
 		switch token {

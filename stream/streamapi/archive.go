@@ -7,7 +7,7 @@ import (
 
 // replayBody is a [catalog.ReplaySpec].
 type replayBody struct {
-	Run           string  `json:"run" minLength:"1" maxLength:"48" doc:"Name of the run: a-z, 0-9, - and _. The same name goes on where the run was interrupted; another name reads and stores everything again."`
+	Run           string  `json:"run" minLength:"1" maxLength:"48" doc:"Name of the run: a-z, 0-9, - and _. The same name continues where the run was interrupted; another name reads and stores everything again."`
 	SourceID      string  `json:"sourceId,omitempty" doc:"Source whose archive is read, also one that was deleted. Default: the source of the sink."`
 	From          string  `json:"from,omitempty" doc:"Earliest time of arrival, such as 2026-11-23T12:00:00Z. Default: everything."`
 	To            string  `json:"to,omitempty" doc:"Time before which the records have arrived. Default: the start of the run."`

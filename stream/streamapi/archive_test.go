@@ -16,7 +16,7 @@ import (
 
 const archiveOn = `{"settings":[{"key":"archive.enabled","value":true}]}`
 
-// slowReplay starts a replay of four events into a sink, which waits for hours behind the first one. Started again it stores one more.
+// slowReplay starts a replay of four events into a sink, which waits for hours after the first one. Started again it stores one more.
 func (s *service) slowReplay(source, sink string) answer {
 	s.t.Helper()
 	s.done("PATCH", b+"/sources/"+source+"/settings", archiveOn)
@@ -43,7 +43,7 @@ func TestReplayOfUnknownArchive(t *testing.T) {
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: buffertest.NewMemory(), Archive: dir.Archive(t.TempDir(), dir.ArchiveOptions{})}})
 	s.done("POST", b+"/sources", webSource)
 	a := s.want(202, "", testToken, "POST", b+"/sources/web/sinks/events/archive/replay", `{"run":"r","sourceId":"wbe"}`)
-	task, err := s.cat.Wait(t.Context(), a.body["taskId"].(string))
+	task, err := s.ended(a.body["taskId"].(string))
 	if err != nil || task.Status != catalog.Failed || task.Code != catalog.BadRequest || !strings.Contains(task.Failure, `"wbe"`) {
 		t.Errorf("the task ends as %+v, %v, want a failure with the code %s that names the archive", task, err, catalog.BadRequest)
 	}
@@ -128,7 +128,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// A replay excludes another one of its sink, shows how far it is, and goes on behind what it has stored after it was cancelled, or when the
+// A replay excludes a second replay of its sink, shows its progress, and continues after its last stored record after it was cancelled, or when the
 // service was stopped.
 func TestReplayGoesOn(t *testing.T) {
 	mem := buffertest.NewMemory()
@@ -157,7 +157,7 @@ func TestReplayGoesOn(t *testing.T) {
 	await(2)
 	s.want(409, "stream.api.taskIsRunning", testToken, "POST", replay, `{"run":"other"}`)
 	s.want(200, "", testToken, "DELETE", replay, "")
-	if _, err := s.cat.Wait(t.Context(), task.body["taskId"].(string)); err != nil {
+	if _, err := s.ended(task.body["taskId"].(string)); err != nil {
 		t.Fatal(err)
 	}
 	if a := s.get(address); a.at("status") != "error" || s.replayOf(a).Stored != 2 || !strings.Contains(a.text, "cancelled") {

@@ -35,7 +35,7 @@ type sinkCreate struct {
 	Name           string       `json:"name" minLength:"1" maxLength:"40" doc:"Name for people, 1 to 40 characters; the id is made from it if none is given."`
 	Description    string       `json:"description,omitempty" maxLength:"4096" doc:"Text for people."`
 	AllowedSignals []string     `json:"allowedSignals,omitempty" enum:"logs,metrics,traces" doc:"Signals of an OTLP source that the sink takes; none means all."`
-	AckLocal       bool         `json:"ackLocal,omitempty" doc:"Acknowledge events before the replicated log of a cluster has them: what it lacks is lost with the node. Without a cluster it changes nothing."`
+	AckLocal       bool         `json:"ackLocal,omitempty" doc:"Acknowledge events before the replicated log of a cluster has them: missing events are lost with the node. Without a cluster it changes nothing."`
 	OnReject       string       `json:"onReject,omitempty" enum:"refuse,quarantine" doc:"What becomes of an event that the columns cannot map: its sender gets the error, or it is kept in the quarantine of the sink. Default: refuse."`
 	Quarantine     *boundsBody  `json:"quarantine,omitempty" doc:"Bounds of the quarantine, with onReject quarantine."`
 	Table          *tableCreate `json:"table,omitempty" doc:"Table that the events become rows of; required for the type table."`
@@ -45,7 +45,8 @@ type tableCreate struct {
 	Type    string  `json:"type" doc:"Kind of the table; one value is allowed."`
 	TableID string  `json:"tableId" minLength:"1" doc:"Destination: stage.bucket.table. It is created if there is none."`
 	Mapping columns `json:"mapping" doc:"What a row is made of."`
-	Extend  *bool   `json:"extend,omitempty" doc:"Let the table grow: it gets the columns that the mapping adds, and keeps those that it no longer has, as NULL. A column cannot get another type. Without it the table has exactly the columns of the mapping."`
+	Target  string  `json:"target,omitempty" doc:"Name of the target of the table, one of the additional targets of the server. Default: its default target."`
+	Extend  *bool   `json:"extend,omitempty" doc:"Let the table grow: it gets the columns that the mapping adds, and keeps the columns that the mapping no longer has, as NULL. A column cannot get another type. Without it the table has exactly the columns of the mapping."`
 }
 
 type columns struct {
@@ -67,6 +68,7 @@ type sinkUpdate struct {
 type tableUpdate struct {
 	Type    *string  `json:"type,omitempty" doc:"Kind of the table; one value is allowed."`
 	TableID *string  `json:"tableId,omitempty" minLength:"1" doc:"Destination of new rows: stage.bucket.table. Rows that wait go to the one before."`
+	Target  *string  `json:"target,omitempty" doc:"Name of the target of new rows; the empty name is the default target. Waiting rows go to the previous target."`
 	Mapping *columns `json:"mapping,omitempty" doc:"Replaces all columns."`
 	Extend  *bool    `json:"extend,omitempty" doc:"Let the table grow with the mapping, or no longer."`
 }
@@ -131,12 +133,12 @@ func onRejectWord(o forebay.OnReject) string {
 
 type settingsUpdate struct {
 	ChangeDescription string          `json:"changeDescription,omitempty" maxLength:"4096" doc:"Text of the new version."`
-	Settings          []settingUpdate `json:"settings,omitempty" doc:"Settings to change; those that are not listed stay as they are."`
+	Settings          []settingUpdate `json:"settings,omitempty" doc:"Settings to change; all others stay as they are."`
 }
 
 type settingUpdate struct {
 	Key   string          `json:"key" minLength:"1" doc:"Key of the setting."`
-	Value json.RawMessage `json:"value" doc:"Null puts the setting back to what it inherits."`
+	Value json.RawMessage `json:"value" doc:"Null restores the inherited value of the setting."`
 }
 
 // byBody has the members of [catalog.By].
@@ -210,12 +212,13 @@ type sinkBody struct {
 	Version        versionBody   `json:"version" doc:"Newest version."`
 	Created        createdBody   `json:"created" doc:"When and by whom it was created."`
 	Deleted        *createdBody  `json:"deleted,omitempty" doc:"When and by whom it was deleted; only while it is."`
-	Disabled       *disabledBody `json:"disabled,omitempty" doc:"When, by whom and why it takes no events, also because its source is disabled; only while it takes none."`
+	Disabled       *disabledBody `json:"disabled,omitempty" doc:"When, by whom and why it accepts no events, for example because its source is disabled; only while it is disabled."`
 }
 
 type tableBody struct {
 	Type    string  `json:"type" doc:"Kind of the table."`
 	TableID string  `json:"tableId" doc:"Destination: stage.bucket.table."`
+	Target  string  `json:"target,omitempty" doc:"Name of the target of the table; left out for the default target."`
 	Mapping columns `json:"mapping" doc:"What a row is made of."`
 	Extend  bool    `json:"extend,omitempty" doc:"The table grows with the mapping."`
 }
@@ -256,8 +259,8 @@ type settingBody struct {
 	Type         string `json:"type" doc:"Type of the value: string, int, bool or []string; durations and sizes are strings."`
 	Description  string `json:"description" doc:"What it does."`
 	Value        any    `json:"value" doc:"Value that counts."`
-	DefaultValue any    `json:"defaultValue" doc:"Value that counts where nobody has set another."`
-	Overwritten  bool   `json:"overwritten" doc:"The source or sink has a value of its own."`
+	DefaultValue any    `json:"defaultValue" doc:"Value that counts where no other value is set."`
+	Overwritten  bool   `json:"overwritten" doc:"The source or sink has its own value."`
 	Origin       string `json:"origin" enum:"default,source,sink" doc:"Where the value comes from."`
 	Protected    bool   `json:"protected" doc:"Only the operator can change it."`
 	Validation   string `json:"validation,omitempty" doc:"Rule for values."`
@@ -321,18 +324,18 @@ type levelsBody struct {
 type totalBody struct {
 	Total      levelBody        `json:"total" doc:"Sum of the levels."`
 	Levels     levelsBody       `json:"levels" doc:"Where the records are."`
-	Lost       lostBody         `json:"lost" doc:"Accepted records that are in no level any more and not in the table."`
+	Lost       lostBody         `json:"lost" doc:"Accepted records that are no longer in a level and not in the table."`
 	Quarantine *quarantineBody  `json:"quarantine,omitempty" doc:"Counters of the quarantine: added = records + replayed + discarded + expired + lost; left out for a sink that never had a record in it."`
 	Rejected   map[string]int64 `json:"rejected" doc:"Records that were not stored since the service was started, by reason."`
 	Table      *grownTable      `json:"table,omitempty" doc:"Columns of a table that grows; left out for other tables and before the first record."`
-	Missing    []missingBody    `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their records are not counted. Left out if there are none."`
+	Missing    []missingBody    `json:"missing,omitempty" doc:"Parts of a cluster that did not respond: their records are not counted. Left out if there are none."`
 }
 
 type grownTable struct {
 	Version int           `json:"version" doc:"Number of the present set of columns, from 1. Versions of the sink that leave the columns alone do not count."`
 	Columns []tableColumn `json:"columns" doc:"Columns that new records fill. They are older than the mapping while refused is set, which has the reason."`
 	Retired []tableColumn `json:"retired" doc:"Columns that only earlier sets have; they are NULL in new rows."`
-	Refused string        `json:"refused,omitempty" doc:"Why the columns of the mapping were refused, so that earlier ones go on; left out if they were not."`
+	Refused string        `json:"refused,omitempty" doc:"Why the columns of the mapping were refused, so that the earlier columns stay in use; left out if they were not."`
 }
 
 type tableColumn struct {
@@ -348,11 +351,23 @@ type lostBody struct {
 }
 
 type filesBody struct {
-	Files   []fileBody    `json:"files" doc:"Files of the sink: those that were imported, those that wait, those whose last attempt has failed, each by time."`
-	Missing []missingBody `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their files are not listed. Left out if there are none."`
+	Files   []fileBody    `json:"files" doc:"Files of the sink: imported files, waiting files, and files whose last attempt has failed, each by time."`
+	Missing []missingBody `json:"missing,omitempty" doc:"Parts of a cluster that did not respond: their files are not listed. Left out if there are none."`
 }
 
-// missingBody is a part of a cluster that an answer lacks.
+// failedFilesBody has at most maxFailedFiles files.
+type failedFilesBody struct {
+	TotalCount int              `json:"totalCount" doc:"Number of such files, of which the list may have fewer."`
+	Files      []failedFileBody `json:"files" doc:"The files by time, at most 1,000."`
+}
+
+type failedFileBody struct {
+	SourceID string `json:"sourceId" doc:"Source of the file."`
+	SinkID   string `json:"sinkId" doc:"Sink of the file. It may have been removed."`
+	fileBody
+}
+
+// missingBody is a part of a cluster that is missing from a response.
 type missingBody struct {
 	Node     string `json:"node" doc:"Name of the node that has taken the records."`
 	Instance string `json:"instance" doc:"Name of the part of its data, which another node may take over."`
@@ -369,7 +384,7 @@ type fileBody struct {
 	FileID       string         `json:"fileId" doc:"Id of the file, as drivers and logs have it."`
 	State        string         `json:"state" enum:"writing,closing,importing,imported,expired,discarded" doc:"How far it is."`
 	OpenedAt     string         `json:"openedAt" doc:"Time in UTC with milliseconds of its first record."`
-	ClosingAt    string         `json:"closingAt,omitempty" doc:"Time in UTC with milliseconds from which it takes no records."`
+	ClosingAt    string         `json:"closingAt,omitempty" doc:"Time in UTC with milliseconds from which it accepts no records."`
 	ImportingAt  string         `json:"importingAt,omitempty" doc:"Time in UTC with milliseconds when all of it was in staging."`
 	ImportedAt   string         `json:"importedAt,omitempty" doc:"Time in UTC with milliseconds when it was in the table."`
 	RetryAttempt int            `json:"retryAttempt,omitempty" doc:"Number of failed attempts of the present step."`
@@ -423,6 +438,7 @@ type testBody struct {
 type testTable struct {
 	SinkID  string    `json:"sinkId" doc:"Id of the sink."`
 	TableID string    `json:"tableId" doc:"Destination: stage.bucket.table."`
+	Target  string    `json:"target,omitempty" doc:"Name of the target of the table; left out for the default target."`
 	Rows    []testRow `json:"rows" doc:"The row of the sample."`
 	Refused string    `json:"refused,omitempty" doc:"Why the columns of the mapping were refused. The test shows them; events are stored with earlier ones."`
 }
@@ -439,7 +455,7 @@ type testColumn struct {
 	Reason   string  `json:"reason,omitempty" doc:"The same as the word under which the statistics count it."`
 }
 
-// testFailure is the error of a payload test with what was rendered all the same.
+// testFailure is the error of a payload test with the cells that were rendered despite it.
 type testFailure struct {
 	wire.ErrorBody
 	testBody

@@ -34,7 +34,7 @@ type checks struct {
 	programmatic bool
 }
 
-// problems collects the faults in the form of a request. One answer reports all of them under the name of the first.
+// problems collects the faults in the form of a request. One response reports all of them under the name of the first.
 type problems struct {
 	name  string
 	texts []string
@@ -88,7 +88,7 @@ func (k *checks) decode(c *call, most int64) error {
 }
 
 func (k *checks) path(c *call, p *problems) {
-	for _, id := range []struct{ name, value string }{{"sourceId", c.source}, {"sinkId", c.sink}} {
+	for _, id := range []struct{ name, value string }{{"sourceId", c.source}, {"sinkId", c.sink}, {"copyId", c.r.PathValue("copyId")}} {
 		if n := utf8.RuneCountInString(id.value); n > forebay.MaxIDLength {
 			p.add("invalidLength", "length of %s must be lesser or equal than %d but got %d", id.name, forebay.MaxIDLength, n)
 		}
@@ -169,7 +169,7 @@ func (k *checks) readBody(c *call, p *problems, most int64) error {
 		return nil
 	}
 	if len(bytes.TrimSpace(b)) == 0 {
-		p.add("missingPayload", "missing required payload")
+		p.add("missingPayload", "missing required payload, send a JSON object as the body")
 		return nil
 	}
 	given := b
@@ -211,7 +211,7 @@ func notJSON(b []byte, err error) string {
 }
 
 // decodeBody returns a body reduced to the members of its schema, and its decoded form. The checks and the operation see the
-// same bytes: of members given twice, in the same or another case, one remains.
+// same bytes. Of members given twice, in the same or another case, one remains.
 func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
 	if !utf8.Valid(b) {
 		return nil, nil, errors.New("it is not UTF-8")
@@ -231,7 +231,7 @@ func (k *checks) decodeBody(b []byte) (body []byte, v any, err error) {
 	return raw, v, json.Unmarshal(raw, &v)
 }
 
-// canonical rewrites valid JSON: objects get the members of the schema under their exact names, the last of equal ones. Other
+// canonical rewrites valid JSON. Objects get the members of the schema under their exact names, the last of equal ones. Other
 // members are dropped unless the schema refuses them. Values of another type, or without a schema, stay as they are.
 func (k *checks) canonical(s *huma.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	if s.Ref != "" {
@@ -305,7 +305,7 @@ func (k *checks) validate(schema *huma.Schema, location string, v any, p *proble
 		if name == "missingField" {
 			begin, _, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 			property, _, _ := strings.Cut(strings.TrimPrefix(detail.Message, begin), " ")
-			p.add(name, "%s.%s is missing", detail.Location, property)
+			p.add(name, "%s.%s is missing, add it", detail.Location, property)
 			continue
 		}
 		text := detail.Message

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// mappedColumn is a [mapping.Column] in a request or an answer. It has the schema of [column].
+// mappedColumn is a [mapping.Column] in a request or a response. It has the schema of [column].
 type mappedColumn struct {
 	mapping.Column
 	// missing is the member that the type of the column requires and a request has left out. Column then has a type that
@@ -22,7 +22,7 @@ type column struct {
 	Name            string          `json:"name" doc:"Name of the column, unique in the mapping."`
 	Path            *string         `json:"path,omitempty" doc:"Field of the event; required in columns of type path. The empty path is the whole event."`
 	DefaultValue    json.RawMessage `json:"defaultValue,omitempty" doc:"Value of a path column whose field is missing or unreadable."`
-	DefaultOnNull   bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue also for a field that is null."`
+	DefaultOnNull   bool            `json:"defaultOnNull,omitempty" doc:"Use defaultValue for a field that is null, too."`
 	RawString       *bool           `json:"rawString,omitempty" doc:"Store a JSON string without quotes; columns of type path and template."`
 	Template        *templateBody   `json:"template,omitempty" doc:"Required in columns of type template."`
 	DataType        string          `json:"dataType,omitempty" doc:"Type of the values: string, bool, int64, float64, decimal(p,s), timestamp, date, uuid, json or bytes. Null is then NULL. Without a type the column is text."`
@@ -48,7 +48,7 @@ type templateBody struct {
 }
 
 // UnmarshalJSON reads a column of a request that was checked by its schema. It keeps options that the type of the column does
-// not have: the mapping refuses them.
+// not have. The mapping refuses them.
 func (c *mappedColumn) UnmarshalJSON(text []byte) error {
 	for _, kind := range []mapping.Type{mapping.TypePath, mapping.TypeTemplate} {
 		member := string(kind) // it has the name of the type

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 )
 
-// TestChangesWhileEventsFlow lets 20 clients change one source, its sinks and settings while others send events:
-// whatever was accepted is in a table once, and no change is lost.
+// TestChangesWhileEventsFlow lets 20 clients change one source, its sinks and settings while others send events.
+// Whatever was accepted is in a table once, and no change is lost.
 func TestChangesWhileEventsFlow(t *testing.T) {
 	mem := buffertest.NewMemory()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
@@ -88,7 +88,7 @@ func TestChangesWhileEventsFlow(t *testing.T) {
 	}
 	changers.Wait()
 	for _, op := range s.cat.Tasks() {
-		if _, err := s.cat.Wait(t.Context(), op.ID); err != nil {
+		if _, err := s.ended(op.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // damagesBody are the records of damage.
 type damagesBody struct {
-	Damage []damageBody `json:"damage" doc:"Records of damage: first those of the whole store, then in the order of the slices."`
+	Damage []damageBody `json:"damage" doc:"Records of damage: first the records of the whole store, then in the order of the slices."`
 }
 
 // damageBody is a [buffer.Damage] without the bytes that could be read.
@@ -29,7 +29,7 @@ type damageBody struct {
 }
 
 func (a *api) listDamage(c *call) (any, error) {
-	list, err := a.on.Engine().Damaged(c.ctx)
+	list, err := a.on.Engine().Buffer().Damaged(c.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func newDamage(d buffer.Damage) damageBody {
 
 func (a *api) forgetDamage(c *call) (any, error) {
 	id := c.r.PathValue("damageId")
-	err := a.on.Engine().ForgetDamage(c.ctx, id)
+	err := a.on.Engine().Buffer().ForgetDamage(c.ctx, id)
 	if errors.Is(err, buffer.ErrUnknownDamage) {
 		return nil, &catalog.Error{Code: catalog.DamageNotFound, Message: fmt.Sprintf("There is no record of damage %q: an operator removed it, it has expired, or it never was. List the records of damage to see their ids.", id)}
 	}

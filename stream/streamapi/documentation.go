@@ -44,6 +44,7 @@ var pathParameters = map[string]struct {
 	"branchId":      {"Id of the branch, or \"default\".", huma.Schema{Type: huma.TypeString}},
 	"sourceId":      {"Id of the source.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
 	"sinkId":        {"Id of the sink.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
+	"copyId":        {"Id of another sink of the source, whose table is the copy.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(48)}},
 	"fileId":        {"Id of the file, as the list of files has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
 	"damageId":      {"Id of the record of damage, as the list of damage has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
 	"recordId":      {"Id of the record, as the list of the quarantine has it.", huma.Schema{Type: huma.TypeString, MinLength: ptr(1)}},
@@ -55,13 +56,13 @@ func ptr[T any](v T) *T { return &v }
 
 var placeholder = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// describe makes the description. It panics on a fault: the operations are constants of the program.
+// describe makes the description. It panics on a fault because the operations are constants of the program.
 func describe(ops []operation, opts Options) *documentation {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[mappedColumn](), reflect.TypeFor[column]())
 	d := &documentation{registry: registry, spec: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info:    &huma.Info{Title: "Stream API", Version: "1.0", Description: "Sources, sinks and their settings. Changes are tasks: poll the url of the answer."},
+		Info:    &huma.Info{Title: "Stream API", Version: "1.0", Description: "Sources, sinks and their settings. Changes are tasks: poll the url of the response."},
 		Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
 			apiKeyScheme: {Type: "apiKey", In: "header", Name: tokenHeader, Description: "A token of the project."},
 			bearerScheme: {Type: "http", Scheme: "bearer", Description: "The same token, for clients that can send no other header."},
@@ -83,7 +84,7 @@ func describe(ops []operation, opts Options) *documentation {
 		}
 		d.spec.AddOperation(o)
 	}
-	d.addEmbedded(reflect.TypeFor[aggregatedBody](), reflect.TypeFor[aggregatedSink](), reflect.TypeFor[aggregatedStatistics]())
+	d.addEmbedded(reflect.TypeFor[aggregatedBody](), reflect.TypeFor[aggregatedSink](), reflect.TypeFor[aggregatedStatistics](), reflect.TypeFor[failedFileBody]())
 	for _, s := range registry.Map() {
 		if s.AdditionalProperties == false {
 			s.AdditionalProperties = nil // clients accept later versions of a response
@@ -139,7 +140,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 	}
 	switch {
 	case op.raw:
-		// The empty schema is any content in both versions of OpenAPI; what one has for bytes the other refuses.
+		// The empty schema is any content in both versions of OpenAPI. What one has for bytes the other refuses.
 		o.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{}}}}
 	case op.body != nil:
 		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -193,7 +194,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 // badRequests are the names of errors in the form of a request.
 func (op *operation) badRequests() []string {
 	list := []string{"badRequest", "missingField"}
-	if len(op.query) > 0 || len(pathNames(op.path)) > 1 { // besides the branch
+	if len(op.query) > 0 || len(pathNames(op.path)) > 1 { // in addition to the branch
 		list = append(list, "invalidFieldType", "invalidLength", "invalidRange", "invalidEnumValue")
 	}
 	if op.body != nil {

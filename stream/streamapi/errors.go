@@ -53,7 +53,7 @@ const (
 	unavailableAfter = 5 * time.Second
 )
 
-// answerTo returns the answer for any error of an operation.
+// answerTo returns the response for any error of an operation.
 func answerTo(err error) *wire.Error {
 	var (
 		known       *wire.Error
@@ -91,7 +91,7 @@ func answerTo(err error) *wire.Error {
 			parts[i] = fmt.Sprintf("%q (%s)", m.Node, m.Reason)
 		}
 		e = names.Errorf(http.StatusServiceUnavailable, "nodeMissing",
-			"Not all nodes have answered: %s. Send the request again later; what other nodes have done already is not done twice.",
+			"Not all nodes have responded: %s. Send the request again later; no node does its part twice.",
 			strings.Join(parts, ", ")).Retry(unavailableAfter)
 	case errors.As(err, &refused):
 		return names.Errorf(statusOf[refused.Code], string(refused.Code), "%s", refused.Message)

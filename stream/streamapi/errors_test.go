@@ -33,6 +33,8 @@ func sample(op *operation) string {
 		return `{"all":true}`
 	case *replayBody:
 		return `{"run":"sample"}`
+	case *eraseRequest:
+		return `{"text":"not there"}`
 	case *shadowStart:
 		return `{"mapping":{"columns":[{"type":"body","name":"body"}]}}`
 	}
@@ -42,7 +44,7 @@ func sample(op *operation) string {
 // pathOf fills the placeholders of an operation's path.
 func pathOf(op *operation, branch, source, sink, version, task string) string {
 	path := strings.NewReplacer("{branchId}", branch, "{sourceId}", source, "{sinkId}", sink, "{versionNumber}", version, "{taskId...}", task,
-		"{fileId}", "none", "{recordId}", "none").Replace(op.path)
+		"{fileId}", "none", "{recordId}", "none", "{copyId}", "copy").Replace(op.path)
 	if len(op.query) > 0 && op.query[0].name == revisionParameter {
 		path += "?" + revisionParameter + "=0"
 	}
@@ -70,6 +72,9 @@ func TestEveryOperation(t *testing.T) {
 			case "undeleteSink":
 				s.done("DELETE", b+"/sources/web/sinks/events", "")
 				undelete = true
+			case "switchSink":
+				s.want(404, "stream.api.sinkNotFound", testToken, op.method, right, "")
+				s.done("POST", b+"/sources/web/sinks", strings.NewReplacer(`"name":"Events"`, `"name":"Copy"`, "in.c-web.events", "in.c-web.copy").Replace(webSink))
 			case "discardFile", "retryFile":
 				s.want(404, "stream.api.fileNotFound", testToken, op.method, right, "")
 				right = strings.Replace(right, "none", s.waitingFile("web", "events"), 1)
@@ -237,22 +242,22 @@ func TestRequestChecks(t *testing.T) {
 		status                   int
 		error, message           string
 	}{
-		{"all problems at once", "POST", "/sources", `{"type":"mqtt","description":5}`, 400, "invalidFieldType", "body.description: expected string; body.name is missing; body.type"},
+		{"all problems at once", "POST", "/sources", `{"type":"mqtt","description":5}`, 400, "invalidFieldType", "body.description: expected string; body.name is missing, add it; body.type"},
 		{
 			"all faults of a sink at once", "POST", "/sources/web/sinks", `{"type":"table","name":"a\u0000b","description":"\u0001","table":{"type":"other","tableId":"in.web","mapping":{"columns":[` +
 				id + `,` + id + `,{"type":"path","name":"p"},{"type":"template","name":"t"},{"type":"template","name":"u","template":{"language":"jsonnet","content":"1 +"}}]}}}`, 400, "invalidEnumValue",
-			`body.table.type must be "` + DefaultTableType + `" but got "other"; body.table.mapping.columns[2].path is missing; body.table.mapping.columns[3].template is missing; ` +
+			`body.table.type must be "` + DefaultTableType + `" but got "other"; body.table.mapping.columns[2].path is missing, add it; body.table.mapping.columns[3].template is missing, add it; ` +
 				`name has the control character U+0000, which is not allowed; description has the control character U+0001, which is not allowed; ` +
 				`table.tableId is "in.web", must have three parts with dots between: stage.bucket.table; `,
 		},
 		{"all faults of a sink, its columns", "POST", "/sources/web/sinks", strings.Replace(sink(`[`+id+`,`+id+`,{"type":"template","name":"u","template":{"language":"jsonnet","content":"1 +"}}]`), "in.c-web.new", "new", 1), 400, "badRequest", `stage.bucket.table; mapping: column 2 ("id"): name: column 1 has the same name; names are unique in a mapping; mapping: column 3 ("u"): template.content:1:4`},
-		{"all faults of a sink that exists", "PATCH", "/sources/web/sinks/events", `{"name":" ","changeDescription":"\u0000","table":{"type":"other","tableId":"x","mapping":{"columns":[{"type":"path","name":"p"}]}}}`, 400, "invalidEnumValue", `but got "other"; body.table.mapping.columns[0].path is missing; name is blank, must have a character that can be seen; table.tableId is "x", must have three parts`},
+		{"all faults of a sink that exists", "PATCH", "/sources/web/sinks/events", `{"name":" ","changeDescription":"\u0000","table":{"type":"other","tableId":"x","mapping":{"columns":[{"type":"path","name":"p"}]}}}`, 400, "invalidEnumValue", `but got "other"; body.table.mapping.columns[0].path is missing, add it; name is blank, must have a character that can be seen; table.tableId is "x", must have three parts`},
 		{"all faults of the sinks of a source", "POST", "/sources", `{"type":"http","name":"\u0000a","sinks":[` + strings.Replace(sink("["+id+"]"), "in.c-web.new", "new", 1) + `,` + strings.Replace(sink("["+id+"]"), DefaultTableType, "other", 1) + `,` + sink("["+id+","+id+"]") + `]}`, 400, "invalidEnumValue", `body.sinks[1].table.type must be "` + DefaultTableType + `" but got "other"; name has the control character U+0000, which is not allowed; Sink 0: table.tableId is "new"`},
 		{"all faults of a source", "PATCH", "/sources/web", `{"name":" ","description":"\u0001","changeDescription":"\u0002"}`, 400, "badRequest", "name is blank, must have a character that can be seen; description has the control character U+0001, which is not allowed; changeDescription has the control character U+0002"},
 		{"faults of a sink of no source", "POST", "/sources/none/sinks", strings.Replace(sink("["+id+"]"), "in.c-web.new", "new", 1), 404, "sourceNotFound", "none"},
-		{"sink without a table", "POST", "/sources/web/sinks", `{"type":"table","name":"x"}`, 400, "badRequest", "body.table is missing"},
-		{"sinks without a table", "POST", "/sources", `{"type":"http","name":"x","sinks":[{"type":"table","name":"x"},{"type":"table","name":"y"}]}`, 400, "badRequest", "body.sinks[0].table is missing, a sink of type table needs it; body.sinks[1].table is missing"},
-		{"no type", "POST", "/sources", `{"name":"x"}`, 400, "missingField", "body.type is missing"},
+		{"sink without a table", "POST", "/sources/web/sinks", `{"type":"table","name":"x"}`, 400, "badRequest", "body.table is missing, add it"},
+		{"sinks without a table", "POST", "/sources", `{"type":"http","name":"x","sinks":[{"type":"table","name":"x"},{"type":"table","name":"y"}]}`, 400, "badRequest", "body.sinks[0].table is missing, add it: a sink of type table needs it; body.sinks[1].table is missing, add it"},
+		{"no type", "POST", "/sources", `{"name":"x"}`, 400, "missingField", "body.type is missing, add it"},
 		{"unknown type", "POST", "/sources", `{"type":"mqtt","name":"x"}`, 400, "invalidEnumValue", "body.type"},
 		{"long name", "POST", "/sources", `{"type":"http","name":"` + strings.Repeat("x", 41) + `"}`, 400, "invalidLength", "body.name"},
 		{"empty name", "POST", "/sources", `{"type":"http","name":""}`, 400, "invalidLength", "body.name"},
@@ -290,7 +295,7 @@ func TestRequestChecks(t *testing.T) {
 		{"unknown setting", "PATCH", "/sources/web/settings", `{"settings":[{"key":"nothing","value":1}]}`, 400, "badRequest", `"nothing"`},
 		{"setting twice", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":1},{"key":"` + count + `","value":2}]}`, 400, "badRequest", "twice"},
 		{"setting of another type", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":"5"}]}`, 400, "badRequest", "whole number"},
-		{"setting without a value", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","valeu":5}]}`, 400, "missingField", "body.settings[0].value is missing"},
+		{"setting without a value", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","valeu":5}]}`, 400, "missingField", "body.settings[0].value is missing, add it"},
 		{"fraction", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":1.5}]}`, 400, "badRequest", "whole number"},
 		{"count too small", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":0}]}`, 400, "badRequest", "out of range"},
 		{"count negative", "PATCH", "/sources/web/settings", `{"settings":[{"key":"` + count + `","value":-1}]}`, 400, "badRequest", "out of range"},
@@ -307,7 +312,7 @@ func TestRequestChecks(t *testing.T) {
 		{"second mapping of another case", "PATCH", "/sources/web/sinks/events", `{"table":{"mapping":{"columns":[` + id + `],"COLUMNS":[` + strings.Repeat(id+",", 100) + id + `]}}}`, 202, "", ""},
 		{"second type of another case", "PATCH", "/sources/web", `{"type":"http","TYPE":"mqtt"}`, 202, "", ""},
 		{"only in another case", "PATCH", "/sources/web", `{"Type":"mqtt"}`, 400, "invalidEnumValue", "body.type"},
-		{"table twice", "POST", "/sources/web/sinks", `{"type":"table","name":"Twice","table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.new"},"table":{"mapping":{"columns":[` + id + `]}}}`, 400, "missingField", "body.table.tableId is missing"},
+		{"table twice", "POST", "/sources/web/sinks", `{"type":"table","name":"Twice","table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.new"},"table":{"mapping":{"columns":[` + id + `]}}}`, 400, "missingField", "body.table.tableId is missing, add it"},
 		{"blank name", "POST", "/sources", `{"type":"http","name":" \u00a0\u200b ","sourceId":"x"}`, 400, "badRequest", "name is blank"},
 		{"name with NUL", "POST", "/sources", `{"type":"http","name":"a\u0000b"}`, 400, "badRequest", "name has the control character U+0000"},
 		{"name of two lines", "PATCH", "/sources/web", `{"name":"a\nb"}`, 400, "badRequest", "name has the control character U+000A"},
@@ -335,7 +340,7 @@ func TestRequestChecks(t *testing.T) {
 				t.Errorf("message is %q, want %q in it", message, tt.message)
 			}
 			if id, ok := a.body["taskId"].(string); ok {
-				if _, err := s.cat.Wait(t.Context(), id); err != nil {
+				if _, err := s.ended(id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -369,7 +374,7 @@ func TestUnknownPaths(t *testing.T) {
 			}
 		}
 	}
-	if a := s.do(testToken, "PUT", b+"/sources", ""); a.status != 405 || a.text != "" || a.header.Get("Allow") != "GET, POST" {
+	if a := s.do(testToken, "PUT", b+"/sources", ""); a.status != 405 || a.at("error") != "stream.api.methodNotAllowed" || a.header.Get("Allow") != "GET, POST" {
 		t.Errorf("another method: status %d, Allow %q, body %q", a.status, a.header.Get("Allow"), a.text)
 	}
 	if a := s.do("", "GET", "/", ""); a.status != 301 || a.header.Get("Location") != "/v1" {
@@ -425,8 +430,8 @@ func TestTokenForms(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesNeedAToken checks that somebody without a valid token cannot have large bodies decoded, and that the form
-// of a small one is told before the token is.
+// TestLargeBodiesNeedAToken checks that a client without a valid token cannot have large bodies decoded, and that a fault in
+// the form of a small one is reported before a fault of the token.
 func TestLargeBodiesNeedAToken(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	of := func(size int) string { return `{"x":"` + strings.Repeat("y", size) + `"}` }
@@ -451,7 +456,7 @@ func TestLargeBodiesNeedAToken(t *testing.T) {
 	s.want(401, "storage.tokenInvalid", "wrong", "POST", b+"/sources/web/test", of(maxUnverifiedBody))
 }
 
-// TestTableMismatch creates a sink whose table exists with other columns: the task fails and names the column.
+// TestTableMismatch creates a sink whose table exists with other columns. The task fails and names the column.
 func TestTableMismatch(t *testing.T) {
 	mem := buffertest.NewMemory()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
@@ -474,7 +479,7 @@ func TestTableMismatch(t *testing.T) {
 	}
 }
 
-// tokens remembers what it made.
+// tokens remembers the tokens that it made.
 type tokens struct {
 	live map[string]string // description and bucket by id
 	made int

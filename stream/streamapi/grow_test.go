@@ -36,7 +36,7 @@ func (s *service) createGrowing(table string) answer {
 		`","tableId":"`+growTable+`",`+table+`}}]}`)
 }
 
-// grown returns what the statistics say of the columns.
+// grown returns the columns in the statistics.
 func (s *service) grown() string {
 	s.t.Helper()
 	var total totalBody
@@ -82,7 +82,7 @@ func (s *service) tableRows(tables *dir.TableDir) string {
 	return strings.Join(rows, "\n")
 }
 
-// TestTableGrows: columns that are added, left out, rolled back to and refused, through the Stream API and a restart.
+// TestTableGrows adds columns, leaves them out, rolls back to them and has them refused, through the Stream API and a restart.
 func TestTableGrows(t *testing.T) {
 	tables := dir.Tables(filepath.Join(t.TempDir(), "tables"))
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: tables}})
@@ -115,7 +115,7 @@ func TestTableGrows(t *testing.T) {
 		t.Errorf("the sink is %s", sink.text)
 	}
 
-	// A rollback leaves the column out, and the next one goes on with it.
+	// A rollback leaves the column out, and the next one continues with it.
 	s.done("PUT", growSink+"/versions/1/rollback", "")
 	send("3 [id int64 n int64] without [note string]")
 	if a := s.want(400, "stream.api.badRequest", testToken, "PATCH", growSink, `{"table":{`+growColumns("id", "int64", "note", "int64")+`}}`); !strings.Contains(a.text, "keeps it as string from version 2") {
@@ -128,15 +128,15 @@ func TestTableGrows(t *testing.T) {
 		t.Errorf("rows\n%s, want\n%s", got, rows)
 	}
 
-	// Another program gives the table a column. While the sink is disabled, its definition gets that column with another type:
-	// it goes on without it, also after a restart, until the definition is right.
+	// Another program gives the table a column. While the sink is disabled, its definition gets that column with another type.
+	// The sink continues without the column, even after a restart, until the definition is right.
 	s.done("PUT", growSink+"/disable", "")
 	if err := tables.Extend(t.Context(), driver.Table{ID: growTable, Columns: []datatype.Column{{Name: "z", Type: datatype.Bool}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.done("PATCH", growSink, `{"table":{`+growColumns("id", "int64", "z", "int64")+`}}`)
 	a = s.done("PUT", growSink+"/enable", "")
-	if result, _ := a.at("result").(string); !strings.Contains(result, `Sink "a" goes on with its earlier columns`) || !strings.Contains(a.text, `\"z\" is int64 in the mapping and bool in the table`) {
+	if result, _ := a.at("result").(string); !strings.Contains(result, `Sink "a" continues with its earlier columns`) || !strings.Contains(a.text, `\"z\" is int64 in the mapping and bool in the table`) {
 		t.Error(a.text)
 	}
 	for range 2 {
@@ -161,7 +161,7 @@ func TestTableGrows(t *testing.T) {
 	}
 }
 
-// TestTableIsFrozen: by default a table has the columns of its sink, old clients see no new member, and a refusal says what would
+// TestTableIsFrozen checks that by default a table has the columns of its sink, old clients see no new member, and a refusal says what would
 // help. Without a target that adds columns it says that.
 func TestTableIsFrozen(t *testing.T) {
 	s := newService(t, serviceOptions{})

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/intake"
+	"github.com/forebay/forebay/internal/program/refusal"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/internal/wire"
@@ -26,10 +27,10 @@ type Options struct {
 	Auth Authenticator
 	// NoProgrammaticTokens refuses programmatic tokens. Default: they are accepted if Auth is a [ProgrammaticAuthenticator].
 	NoProgrammaticTokens bool
-	// Ingest has the options of the ingestion handler. The ids of project and branch stand in all answers, and a payload test
+	// Ingest has the options of the ingestion handler. The ids of project and branch stand in all responses, and a payload test
 	// reads a sample as ingestion would. The logger gets failures of the API, too.
 	Ingest stream.Options
-	// URL is the address of the API and IngestURL the address of ingestion, both without a trailing path. Addresses in answers
+	// URL is the address of the API and IngestURL the address of ingestion, both without a trailing path. Addresses in responses
 	// begin with them. Default of URL: the host of the request. IngestURL is required.
 	URL, IngestURL string
 	// TableType is the value of table.type for tables of the platform, in requests and responses. Requests may have the word table in its place.
@@ -64,7 +65,7 @@ type api struct {
 	opts Options
 	mux  *http.ServeMux
 	docs *documentation
-	// project and branch stand in all answers.
+	// project and branch stand in all responses.
 	project, branch int
 	// exchange is nil when programmatic tokens are not exchanged.
 	exchange ProgrammaticAuthenticator
@@ -80,9 +81,9 @@ const (
 	requestTimeout = 30 * time.Second
 )
 
-// New returns the Stream API of a catalog: the endpoints under /v1, their description at /v1/documentation, /health-check
-// and /readiness-check. The last answers 503 while the local level of the engine or the store of the catalog cannot be
-// written, or is closed. Close the catalog after the last request is answered; if it is closed earlier, requests get 503.
+// New returns the Stream API of a catalog, with the endpoints under /v1, their description at /v1/documentation, /health-check
+// and /readiness-check. The last returns 503 while the local level of the engine or the store of the catalog cannot be
+// written, or is closed. Close the catalog after the last response is sent. If it is closed earlier, requests get 503.
 func New(cat *catalog.Catalog, opts Options) (http.Handler, error) {
 	return serveAPI(&api{cat: cat, on: cat}, opts)
 }
@@ -160,22 +161,16 @@ func isClean(p string) bool {
 	return p == clean || p == clean+"/"
 }
 
-// noEndpoint answers what no pattern has taken: an unknown path, or a known one with another method.
+// noEndpoint responds to requests that match no pattern, such as an unknown path, or a known one with another method.
 func (a *api) noEndpoint(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
-		if _, pattern := a.mux.Handler(other); pattern != "/" {
-			allowed = append(allowed, method)
-		}
-	}
+	allowed := refusal.Methods(a.mux, r)
 	if len(allowed) == 0 {
 		a.unknownPath(w, r)
 		return
 	}
-	wire.SetCommonHeaders(w.Header())
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	w.WriteHeader(http.StatusMethodNotAllowed)
+	id := wire.SetCommonHeaders(w.Header())
+	wire.LeaveBody(w, r)
+	wire.WriteError(w, r, a.opts.Ingest.Logger, id, names.Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "%s", refusal.WrongMethod(w, r, allowed...)))
 }
 
 func (a *api) unknownPath(w http.ResponseWriter, r *http.Request) {

@@ -40,7 +40,7 @@ func (s *service) heldFile(source, sink string, refused int) string {
 	return held.FileID
 }
 
-// A file that is held says which row was refused. It is split when somebody asks for it, or its rows go to the quarantine if there is room.
+// A file that is held says which row was refused. It is split on request, or its rows go to the quarantine if there is room.
 func TestHeldFiles(t *testing.T) {
 	mem := refusing()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
@@ -52,6 +52,9 @@ func TestHeldFiles(t *testing.T) {
 	list := s.get(sink + "/statistics/files?failedFiles=true")
 	if list.at("files.0.fileId") != file || list.at("files.0.refused.reason") != "23514" || list.at("files.0.refused.column") != "user" {
 		t.Errorf("files %s", list.text)
+	}
+	if all := s.get(b + "/failed-files"); all.at("totalCount") != 1.0 || all.at("files.0.fileId") != file || all.at("files.0.sourceId") != "web" || all.at("files.0.sinkId") != "events" {
+		t.Errorf("files of all sinks %s", all.text)
 	}
 	s.want(200, "", testToken, "POST", sink+"/files/"+file+"/split", "")
 	if err := s.eng.Flush(t.Context(), "web", "events"); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// maintenance is what the API needs of a catalog for the quarantines, files, counters and shadows of sinks. A [catalog.Maintenance] has it without
-// definitions.
+// maintenance is the part of a catalog that the API needs for the quarantines, files, counters and shadows of sinks. A [catalog.Maintenance]
+// has it without definitions.
 type maintenance interface {
 	Engine() *forebay.Engine
 	Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (catalog.RejectedPage, error)
@@ -35,13 +35,15 @@ type maintenance interface {
 
 	Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error)
 	ShadowReport(sourceID, id string) (forebay.ShadowReport, error)
+	ShadowCopy(ctx context.Context, sourceID, id, copyID string, opts forebay.ShadowOptions) (forebay.ShadowReport, error)
 	EndShadow(sourceID, id string) (forebay.ShadowReport, error)
 }
 
 var _, _ maintenance = (*catalog.Catalog)(nil), (*catalog.Maintenance)(nil)
 
-// NewMaintenance returns the part of the Stream API that works on quarantines, files, counters, shadows and damage, for an engine whose sources are defined
-// elsewhere. It has the paths, rights and answers of [New]; all other paths are answered 404. Close the maintenance after the last request.
+// NewMaintenance returns the part of the Stream API that works on quarantines, files, counters, shadows and damage,
+// for an engine whose sources are defined
+// elsewhere. It has the paths, rights and responses of [New]. All other paths return 404. Close the maintenance after the last request.
 func NewMaintenance(m *catalog.Maintenance, opts Options) (http.Handler, error) {
 	return serveAPI(&api{on: m}, opts)
 }
@@ -49,6 +51,6 @@ func NewMaintenance(m *catalog.Maintenance, opts Options) (http.Handler, error) 
 // maintains reports whether an operation needs no definitions.
 func (op *operation) maintains() bool {
 	return op.access == open ||
-		slices.Contains([]string{sourcePath + "/retry", sinkPath + "/retry", totalPath, filesPath, taskPath, damagesPath, damagePath}, op.path) ||
+		slices.Contains([]string{sourcePath + "/retry", sinkPath + "/retry", totalPath, filesPath, failedPath, taskPath, erasePath, damagesPath, damagePath}, op.path) ||
 		slices.ContainsFunc([]string{rejectsPath, filePath, shadowPath}, func(path string) bool { return strings.HasPrefix(op.path, path) })
 }

@@ -68,7 +68,7 @@ func (s *maintained) define(typ datatype.Type, disabled bool) {
 	}
 }
 
-// want sends a request with a token and returns the answer, which must have the status and the words.
+// want sends a request with a token and returns the response, which must have the status and the words.
 func (s *maintained) want(status int, words, token, method, path, body string) map[string]any {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.api+path, strings.NewReader(body))
@@ -92,7 +92,7 @@ func (s *maintained) want(status int, words, token, method, path, body string) m
 		s.t.Errorf("%s %s: %d %s, want %d with %q", method, path, resp.StatusCode, text, status, words)
 	}
 	answer := map[string]any{}
-	_ = json.Unmarshal(text, &answer) // some answers have no body
+	_ = json.Unmarshal(text, &answer) // some responses have no body
 	return answer
 }
 
@@ -110,7 +110,7 @@ func (s *maintained) done(path, body string) map[string]any {
 	return nil
 }
 
-// A replay without a catalog is cancelled at any moment, and started again until it comes to its end: each record becomes one row.
+// A replay without a catalog is cancelled at any moment, and started again until it completes. Each record becomes one row.
 func TestCancelledReplayWithoutACatalog(t *testing.T) {
 	s := newMaintained(t)
 	s.define(datatype.Int64, false)
@@ -208,7 +208,7 @@ func TestMaintenanceOfQuarantines(t *testing.T) {
 		t.Errorf("the tables have %d and %d rows", n, m)
 	}
 
-	// A wrong request is answered as by the whole API.
+	// A wrong request gets the same response as from the whole API.
 	s.want(400, "missingField", "", "GET", rejects, "")
 	s.want(401, "tokenInvalid", "other", "GET", rejects, "")
 	s.want(403, "forbidden", readerToken, "GET", one, "")
@@ -267,10 +267,14 @@ func TestMaintenanceChangesNoDefinition(t *testing.T) {
 			t.Errorf("%s is described", plain)
 		}
 		path := strings.NewReplacer("{branchId}", "default", "{sourceId}", "shop", "{sinkId}", "orders", "{versionNumber}", "1").Replace(plain)
-		s.want(404, "as in its configuration file", testToken, op.method, path, "{}")
+		want := "as in its configuration file"
+		if strings.HasSuffix(path, "/rotate-secret") {
+			want = "A secret rotates with the keys secret, oldSecret and oldSecretUntil of the source."
+		}
+		s.want(404, want, testToken, op.method, path, "{}")
 	}
-	if served != 24 {
-		t.Errorf("%d operations are served, want 24", served)
+	if served != 26 {
+		t.Errorf("%d operations are served, want 26", served)
 	}
 	s.want(200, `"ready":true`, "", "GET", "/readiness-check", "")
 }

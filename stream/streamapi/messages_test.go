@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/messagetest"
 )
 
-// Every mistake over HTTP, at the Stream API or with events, is answered with a message that names the thing, its place and the next step.
+// Every mistake over HTTP, at the Stream API or with events, gets a message that names the thing, its place and the next step.
 func TestMessagesOfMistakes(t *testing.T) {
 	required := `{"type":"http","name":"Web","sinks":[{"type":"table","name":"Events","table":{"type":"` + DefaultTableType + `","tableId":"in.c-web.events","mapping":{"columns":[
 		{"type":"path","name":"user","path":"user.id","dataType":"int64","required":true},{"type":"body","name":"body"}]}}}]}`
@@ -19,6 +19,10 @@ func TestMessagesOfMistakes(t *testing.T) {
 	s.done("POST", b+"/sources", required)
 	_, address := s.secretOf("web")
 	events := strings.TrimPrefix(address, s.ingest.URL)
+	s.done("POST", b+"/sources", strings.NewReplacer("Web", "Off", "in.c-web.", "in.c-off.").Replace(required))
+	_, address = s.secretOf("off")
+	disabled := strings.TrimPrefix(address, s.ingest.URL)
+	s.done("PUT", b+"/sources/off/disable", "{}")
 	for _, tt := range []struct {
 		request           string // method, path, body
 		status            int
@@ -57,6 +61,25 @@ func TestMessagesOfMistakes(t *testing.T) {
 		{`POST EVENTS FORM {"user":{"id":5}}`, 422, `read as a form`, `column \"user\"`, `send Content-Type: application/json`},
 		{`POST EVENTS TEXT {"user":{"id":5}}`, 415, `has no fields`, `column \"user\"`, `send Content-Type: application/json`},
 		{`POST EVENTS {"user":{"id":5},"long":"LONG"}`, 413, `the row has`, `sinkId": "events"`, `send a smaller record`},
+		{`PATCH COLUMNS {"type":"template","name":"t","template":{"language":"jsonnet","content":"'a' + x"}}`, 400, `unknown variable: x`, `column 1 (\"t\"): template.content:1:7`, `write Body(\"x\")`},
+		{`PATCH COLUMNS {"type":"template","name":"t","template":{"language":"jsonnet","content":"std.nope(1)"}}`, 400, `no member \"nope\"`, `column 1 (\"t\"): template.content:1:1`, `use a function of jsonnet`},
+		{`PATCH COLUMNS {"type":"template","name":"t","template":{"language":"jsonnet","content":"import 'x'"}}`, 400, `import is not available`, `column 1 (\"t\"): template.content:1:1`, `write its content into the template`},
+		{`PATCH COLUMNS {"type":"template","name":"t","template":{"language":"jsonnet","content":"Now('%Q')"}}`, 400, `'%Q' was not found`, `column 1 (\"t\"): template.content:1:1`, `such as %Y-%m-%d`},
+		{`PATCH COLUMNS {"type":"path","name":"p","path":"a["}`, 400, `'[' without ']'`, `column 1 (\"p\"): path:2`, `write an index or a quoted key`},
+		{`PATCH COLUMNS {"type":"path","name":"p","path":"a[b]"}`, 400, `no index or quoted key`, `column 1 (\"p\"): path:3`, `write an index or a quoted key`},
+		{`PATCH COLUMNS {"type":"path","name":"p"}`, 400, `is missing`, `body.table.mapping.columns[0].path`, `add it`},
+		{`PATCH COLUMNS {"type":"path","name":"","path":"a"}`, 400, `must not be empty`, `column 1 (\"\"): name`, `name the column of the table`},
+		{`PATCH COLUMNS {"type":"path","name":"p","path":"a","required":true}`, 400, `applies only to columns with a dataType`, `column 1 (\"p\"): required`, `remove it`},
+		{`PATCH COLUMNS {"type":"body","name":"p","path":"a"}`, 400, `applies to path columns only`, `column 1 (\"p\"): path`, `remove it`},
+		{`PATCH COLUMNS {"type":"path","name":"p","path":"a","dataType":"int64"}`, 400, `cannot be nullable`, `column 1 (\"p\"): required`, `set required, or add a column`},
+		{`POST BRANCH/sources {"type":"http"}`, 400, `is missing`, `body.name`, `add it`},
+		{`POST BRANCH/sources {"type":"http","name":"x","sinks":[{"type":"table","name":"y"}]}`, 400, `is missing`, `body.sinks[0].table`, `add it`},
+		{`POST BRANCH/sources`, 400, `missing required payload`, `as the body`, `send a JSON object`},
+		{`PUT BRANCH/sources`, 405, `does not allow PUT`, `/v1/branches/default/sources`, `Use GET, POST`},
+		{`POST /readiness-check`, 405, `does not allow POST`, `/readiness-check`, `Use GET`},
+		{`POST EVENTS {"user":{"id":5`, 422, `not valid JSON: unexpected end at byte 15`, `column \"user\"`, `send the whole JSON value`},
+		{`POST EVENTS {"user":{"id":5},}`, 422, `not valid JSON: expected a key at byte 17`, `column \"user\"`, `correct it there`},
+		{`POST DISABLED {}`, 404, `is disabled`, `The source`, `enable it`},
 		{`POST EVENTSx {}`, 404, `wrong secret`, `Unknown source`, `Use the URL of the source`},
 		{`POST /stream/7/nope/secret {}`, 404, `Unknown source`, `or wrong secret`, `Use the URL of the source`},
 		{`POST /stream/x/web/secret {}`, 400, `is wrong`, `The project id in the URL`, `must be a positive integer`},
@@ -70,7 +93,10 @@ func TestMessagesOfMistakes(t *testing.T) {
 		}
 		kind, token := "application/json", testToken
 		server := s.server.URL
-		path = strings.NewReplacer("EVENTS", events, "BRANCH", b, "WRONG", "").Replace(path)
+		if columns, ok := strings.CutPrefix(path, "COLUMNS"); ok {
+			path, body = b+"/sources/web/sinks/events"+columns, `{"table":{"mapping":{"columns":[`+body+`]}}}`
+		}
+		path = strings.NewReplacer("EVENTS", events, "DISABLED", disabled, "BRANCH", b, "WRONG", "").Replace(path)
 		if strings.HasPrefix(path, "/stream") || strings.HasPrefix(path, "/strm") || strings.HasPrefix(path, "/otlp") {
 			server = s.ingest.URL
 		}
@@ -101,7 +127,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		if resp.StatusCode == http.StatusAccepted { // the message is in the task
 			var started answer
 			_ = json.Unmarshal(text, &started.body)
-			task, err := s.cat.Wait(t.Context(), started.body["taskId"].(string))
+			task, err := s.ended(started.body["taskId"].(string))
 			if err != nil {
 				t.Fatal(err)
 			}

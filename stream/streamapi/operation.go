@@ -15,23 +15,25 @@ import (
 type access uint8
 
 const (
-	open   access = iota // everybody
+	open   access = iota // every caller
 	member               // every master token of the project
 	admin                // those whose role is admin
 )
 
-// operation is one endpoint: everything that is needed to check, run and describe it.
+// operation is one endpoint, with everything that is needed to check, run and describe it.
 type operation struct {
 	method, path string
 	id, summary  string
 	access       access
 	query        []parameter
-	// body is a pointer to the zero value of the request's JSON body; nil for no body. With raw it is any bytes.
+	// body is a pointer to the zero value of the request's JSON body, or nil for no body. With raw it is any bytes.
 	body any
 	raw  bool
-	// status and answer describe a success; answer is a zero value, nil for no body.
+	// status and answer describe a success. answer is a zero value, nil for no body.
 	status int
 	answer any
+	// slow is set if the response may take longer than the time-out of the server.
+	slow bool
 	// codes are the errors that the catalog can return.
 	codes  []catalog.Code
 	handle func(*call) (any, error)
@@ -43,7 +45,7 @@ type parameter struct {
 	schema    any // a zero value of its type
 	enum      []string
 	admin     bool // only those whose role is admin may give it
-	// check adds the faults of a value that its schema cannot express; nil for none.
+	// check adds the faults of a value that its schema cannot express. It is nil for none.
 	check func(p *problems, text string)
 }
 
@@ -68,6 +70,9 @@ func (a *api) endpoint(op *operation) http.HandlerFunc {
 	checks.programmatic = a.exchange != nil
 	return func(w http.ResponseWriter, r *http.Request) {
 		id := wire.SetCommonHeaders(w.Header())
+		if op.slow {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a server that cannot do that keeps its time-out
+		}
 		answer, err := a.serve(op, checks, w, r)
 		if err != nil {
 			e := answerTo(err)
@@ -129,11 +134,11 @@ func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *htt
 	return op.handle(c)
 }
 
-// catchUpTimeout bounds how long a request waits for what was changed through other nodes.
+// catchUpTimeout bounds how long a request waits for changes made through other nodes.
 const catchUpTimeout = 2 * time.Second
 
-// catchUp has the answer show what was changed through any node. While the journal does not answer, requests read what this node knows; those
-// that change something fail by themselves.
+// catchUp makes the response show changes made through any node. While the journal does not respond,
+// requests read the state that this node knows. Requests that change something fail by themselves.
 func (a *api) catchUp(ctx context.Context) {
 	if a.cat == nil {
 		return
@@ -154,7 +159,7 @@ func (a *api) verify(c *call) (Identity, error) {
 	case err != nil:
 		return Identity{}, err
 	case !who.Master:
-		return Identity{}, names.Errorf(http.StatusUnauthorized, "masterTokenRequired", "A master token is required.")
+		return Identity{}, names.Errorf(http.StatusUnauthorized, "masterTokenRequired", "A master token is required. Send one in the header "+tokenHeader+".")
 	case who.ProjectID != a.project:
 		return Identity{}, invalidToken
 	}
@@ -194,11 +199,11 @@ func (a *api) authorize(op *operation, c *call, who Identity) error {
 		}
 	}
 	if op.access == admin && !who.Admin {
-		return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required to change something.")
+		return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required to change something. Send a token with this role.")
 	}
 	for _, p := range op.query {
 		if p.admin && !who.Admin && c.query(p.name) != "" {
-			return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required for %q in the query.", p.name)
+			return names.Errorf(http.StatusForbidden, "forbidden", "The role admin is required for %q in the query. Send a token with this role, or leave the parameter out.", p.name)
 		}
 	}
 	c.by = who.By

@@ -16,7 +16,9 @@ const (
 	totalPath  = sinkPath + "/statistics/total"
 	filesPath  = sinkPath + "/statistics/files"
 	taskPath   = "/v1/tasks/{taskId...}"
+	failedPath = branchPath + "/failed-files"
 
+	erasePath   = branchPath + "/erase"
 	damagesPath = branchPath + "/damage"
 	damagePath  = damagesPath + "/{damageId}"
 
@@ -26,7 +28,7 @@ const (
 	shadowPath   = sinkPath + "/shadow"
 )
 
-// operations is the whole API: routing, checks, description and tests are made of it.
+// operations is the whole API. Routing, checks, description and tests are made of it.
 func (a *api) operations() []operation {
 	const (
 		get    = http.MethodGet
@@ -42,7 +44,7 @@ func (a *api) operations() []operation {
 		return append(slices.Clip(codes), more...)
 	}
 
-	// read is for every member; it changes nothing.
+	// read is for every member. It changes nothing.
 	read := func(path, id, summary string, answer any, codes []catalog.Code, handle func(*call) (any, error), query ...parameter) operation {
 		return operation{
 			method: get, path: path, id: id, summary: summary, access: member, query: query,
@@ -66,19 +68,19 @@ func (a *api) operations() []operation {
 		schema: "", enum: []string{"logs", "metrics", "traces"},
 	}
 	overlap := parameter{
-		name: overlapParameter, doc: fmt.Sprintf("How long the old secret is accepted beside the new one, for example 30m or 24h; at most %s. Default: not at all. "+
+		name: overlapParameter, doc: fmt.Sprintf("How long the old secret is accepted in addition to the new one, for example 30m or 24h; at most %s. Default: not at all. "+
 			"A secret that is older ends at once in either case.", catalog.MaxSecretOverlap), schema: "", check: checkOverlap,
 	}
 	revision := parameter{name: revisionParameter, doc: "Revision of the record that was read; required.", schema: 0}
 	failed := parameter{name: "failedFiles", doc: "Only files whose import has failed and not succeeded yet.", schema: false}
 
-	// Reading the content of a record is not for every member: it is what senders have sent.
+	// Reading the content of a record is not for every member, because it is what senders have sent.
 	record := append(slices.Clip(sink), catalog.RecordNotFound)
 	content := read(rejectedPath, "getRejectedRecord", "Read a rejected record with its request and body", rejectedContent{}, record, a.getRejected)
 	content.access = admin
 	try := do(post, rejectedPath+"/test", "testRejectedRecord", "Map a rejected record by the columns of now and store nothing", and(record, catalog.SinkDisabled), a.testRejected)
 	try.answer = rejectedTest{}
-	edit := do(put, rejectedPath+"/body", "editRejectedRecord", "Give a rejected record another body, which a replay maps; the first one is kept beside it",
+	edit := do(put, rejectedPath+"/body", "editRejectedRecord", "Give a rejected record another body, which a replay maps; the first body is kept too",
 		and(record, catalog.RecordChanged), a.editRejected)
 	edit.raw, edit.query, edit.answer = true, []parameter{revision}, rejectedContent{}
 	replay := do(post, rejectedPath+"/replay", "replayRejectedRecord", "Map a rejected record by the columns of now and make it a row, exactly once",
@@ -89,16 +91,16 @@ func (a *api) operations() []operation {
 	discard.query = []parameter{{name: reasonParameter, doc: "Why it is discarded, for people: the log has it.", schema: ""}}
 
 	cancelRejects := do(remove, rejectsPath+"/replay", "cancelRejectsReplay",
-		"End the replay of rejected records that runs for a sink, or read the last one; what it has replayed is done, the rest stays in the quarantine",
+		"End the replay of rejected records that runs for a sink, or read the last replay; replayed records stay replayed, the rest stays in the quarantine",
 		and(sink, catalog.TaskNotFound), a.cancelRejects)
 	cancelRejects.answer = taskBody{}
 
-	cancel := do(remove, archivePath+"/replay", "cancelReplay", "End the replay of archived records that runs for a sink; what it has stored stays",
+	cancel := do(remove, archivePath+"/replay", "cancelReplay", "End the replay of archived records that runs for a sink; stored rows stay",
 		and(sink, catalog.TaskNotFound), a.cancelReplay)
 	cancel.answer = taskBody{}
 
 	// The report has cells of records.
-	startShadow := do(post, shadowPath, "startShadow", "Try other columns of a sink beside its own on the records that arrive, and store nothing",
+	startShadow := do(post, shadowPath, "startShadow", "Try other columns of a sink together with its own on the records that arrive, and store nothing",
 		and(sink, catalog.SinkDisabled, catalog.ShadowRuns, catalog.ShadowLimit), a.startShadow)
 	startShadow.body, startShadow.answer = &shadowStart{}, shadowBody{}
 	report := read(shadowPath, "getShadow", "Read what the last shadow of a sink has found so far", shadowBody{}, and(sink, catalog.ShadowNotFound), a.getShadow)
@@ -107,8 +109,12 @@ func (a *api) operations() []operation {
 	endShadow.answer = shadowBody{}
 
 	// The reason of damage may quote errors and paths of the server.
-	damages := read(damagesPath, "listDamage", "List the records of damage of the server that answers: rows that its disk has lost", damagesBody{}, nil, a.listDamage)
+	damages := read(damagesPath, "listDamage", "List the records of damage of the server that responds: rows that its disk has lost", damagesBody{}, nil, a.listDamage)
 	damages.access = admin
+
+	erase := do(post, erasePath, "eraseRecords", "Erase the records of a person where the server that responds keeps them, and report the data that remains elsewhere",
+		[]catalog.Code{catalog.BadRequest, catalog.SourceNotFound, catalog.Busy}, a.erase)
+	erase.body, erase.answer, erase.slow = &eraseRequest{}, eraseBody{}, true
 
 	index := read("/v1", "apiIndex", "Index of the API", indexBody{}, nil, a.index)
 	index.access = open
@@ -132,9 +138,9 @@ func (a *api) operations() []operation {
 			&settingsUpdate{}, and(source, catalog.Forbidden), a.updateSettings),
 		test,
 		do(remove, sourcePath+"/statistics/clear", "clearSourceStatistics", "Start the statistics of all sinks anew", and(source, catalog.Busy), a.clear),
-		do(post, sourcePath+"/retry", "retrySource", "Repeat at once what has failed at the sinks of a source", source, a.retry),
+		do(post, sourcePath+"/retry", "retrySource", "Repeat all failed steps of the sinks of a source at once", source, a.retry),
 		task(put, sourcePath+"/disable", "disableSource", "Refuse events for a source", nil, source, a.change(a.cat.Disable)),
-		task(put, sourcePath+"/enable", "enableSource", "Take events for a source again", nil, source, a.change(a.cat.Enable)),
+		task(put, sourcePath+"/enable", "enableSource", "Accept events for a source again", nil, source, a.change(a.cat.Enable)),
 		rotate,
 		task(put, sourcePath+"/undelete", "undeleteSource", "Bring a deleted source back", nil,
 			[]catalog.Code{catalog.DeletedSourceNotFound, catalog.SourceLimit}, a.change(a.cat.Undelete)),
@@ -156,9 +162,10 @@ func (a *api) operations() []operation {
 			&settingsUpdate{}, and(sink, catalog.Forbidden), a.updateSettings),
 		read(totalPath, "sinkStatisticsTotal", "Counters of a sink", totalBody{}, sink, a.sinkTotal),
 		read(filesPath, "sinkStatisticsFiles", "Files of a sink", filesBody{}, sink, a.sinkFiles, failed),
+		read(failedPath, "listFailedFiles", "List the files of all sinks whose last attempt has failed, of the server that responds", failedFilesBody{}, nil, a.failedFiles),
 		do(remove, sinkPath+"/statistics/clear", "clearSinkStatistics", "Start the statistics of a sink anew", and(sink, catalog.Busy), a.clear),
-		do(post, sinkPath+"/retry", "retrySink", "Repeat at once what has failed at a sink, after its cause was mended", sink, a.retry),
-		do(post, filePath+"/retry", "retryFile", "Repeat at once what has failed of a file, after its cause was mended", file, a.retryFile),
+		do(post, sinkPath+"/retry", "retrySink", "Repeat all failed steps of a sink at once, after the cause was fixed", sink, a.retry),
+		do(post, filePath+"/retry", "retryFile", "Repeat the failed step of a file at once, after the cause was fixed", file, a.retryFile),
 		do(remove, filePath, "discardFile", "Give up a file that is not in its table; its rows are lost", and(file, catalog.ImportRuns), a.discardFile),
 		do(post, filePath+"/split", "splitFile", "Import a file that is held without the rows that the target refuses, although the cause is probably not in the rows",
 			and(file, catalog.FileNotHeld), a.splitFile),
@@ -178,10 +185,13 @@ func (a *api) operations() []operation {
 		cancel,
 		read(archivePath+"/runs", "listReplays", "List the replays that a sink remembers, the last 16", replaysBody{}, sink, a.listReplays),
 		startShadow, report, endShadow,
+		erase,
 		damages,
 		do(remove, damagePath, "forgetDamage", "Remove a record of damage that was read, so that its alert ends; the counters keep its rows", []catalog.Code{catalog.DamageNotFound}, a.forgetDamage),
 		task(put, sinkPath+"/disable", "disableSink", "Stop a sink from taking events", nil, sink, a.change(a.cat.Disable)),
-		task(put, sinkPath+"/enable", "enableSink", "Let a sink take events again", nil, sink, a.change(a.cat.Enable)),
+		task(put, sinkPath+"/enable", "enableSink", "Let a sink accept events again", nil, sink, a.change(a.cat.Enable)),
+		task(put, sinkPath+"/copies/{copyId}/switch", "switchSink", "Give a sink the table of another sink of the source and delete that one, in one change", nil,
+			and(sink, catalog.SinkDisabled), a.switchSink),
 		task(put, sinkPath+"/undelete", "undeleteSink", "Bring a deleted sink back", nil,
 			and(source, catalog.DeletedSinkNotFound, catalog.SinkLimit), a.change(a.cat.Undelete)),
 		read(sinkPath+"/versions", "listSinkVersions", "List the versions of a sink", versionsBody{}, sink, a.versions, pageParameters...),

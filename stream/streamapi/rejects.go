@@ -16,7 +16,7 @@ type rejectsBody struct {
 	SinkID   string         `json:"sinkId" doc:"Id of the sink."`
 	Records  []rejectedBody `json:"records" doc:"Rejected records in the order of their rejections."`
 	Page     rejectsPage    `json:"page" doc:"Which part of the list it is."`
-	Missing  []missingBody  `json:"missing,omitempty" doc:"Parts of a cluster that did not answer: their records are not listed. Left out if there are none."`
+	Missing  []missingBody  `json:"missing,omitempty" doc:"Parts of a cluster that did not respond: their records are not listed. Left out if there are none."`
 }
 
 type rejectsPage struct {
@@ -36,10 +36,10 @@ type rejectedBody struct {
 	Version  int    `json:"version,omitempty" doc:"Version of the sink that had these columns."`
 	Failed   int    `json:"failed" doc:"Number of replays that failed."`
 	TriedAt  string `json:"triedAt,omitempty" doc:"Time in UTC with milliseconds of the last of them."`
-	Edited   bool   `json:"edited" doc:"Somebody has edited the body."`
+	Edited   bool   `json:"edited" doc:"The body was edited."`
 	Revision int    `json:"revision" doc:"Number of the edits and failed replays; an edit needs it."`
 	Size     int64  `json:"size" doc:"Bytes that it counts in the bounds of the quarantine."`
-	EditedAt string `json:"editedAt,omitempty" doc:"Time in UTC with milliseconds of the last edit; left out without one, or if nobody has noted it."`
+	EditedAt string `json:"editedAt,omitempty" doc:"Time in UTC with milliseconds of the last edit; left out without one, or if it is unknown."`
 	EditedBy string `json:"editedBy,omitempty" doc:"Name of the user or token that has made it."`
 	// RefusedRow is set for a row that the target has refused.
 	RefusedRow *refusedRow `json:"refusedRow,omitempty" doc:"Where a row comes from that the target has refused; left out for events. Its body is a JSON object with the cells, and so is an edit."`
@@ -55,13 +55,13 @@ type rejectedContent struct {
 	Request        rejectedRequest `json:"request" doc:"The request that brought it."`
 	Body           *string         `json:"body,omitempty" doc:"Body that a replay maps; left out if it is not UTF-8."`
 	BodyBase64     []byte          `json:"bodyBase64,omitempty" doc:"The same in base64, if it is not UTF-8."`
-	Original       *string         `json:"original,omitempty" doc:"Body as it came; only after an edit, and if it is UTF-8."`
+	Original       *string         `json:"original,omitempty" doc:"Original body; only after an edit, and if it is UTF-8."`
 	OriginalBase64 []byte          `json:"originalBase64,omitempty" doc:"The same in base64, if it is not UTF-8."`
 }
 
 type rejectedRequest struct {
 	ReceivedAt     string              `json:"receivedAt,omitempty" doc:"Time in UTC with milliseconds of the arrival, which a replay keeps."`
-	Method         string              `json:"method,omitempty" doc:"Method of the request; left out for records that came another way."`
+	Method         string              `json:"method,omitempty" doc:"Method of the request; left out for records that arrived another way."`
 	Path           string              `json:"path,omitempty" doc:"Path without the secret of the source."`
 	Query          string              `json:"query,omitempty" doc:"Query with *** in place of values that may be a secret."`
 	Host           string              `json:"host,omitempty" doc:"Host that the request named."`
@@ -79,19 +79,19 @@ type rejectedTest struct {
 type rejectsResult struct {
 	Replayed  int `json:"replayed" doc:"Number of records that have become rows."`
 	Rejected  int `json:"rejected" doc:"Number of records that were rejected again and are still there."`
-	Gone      int `json:"gone" doc:"Number of records that were not there any more."`
+	Gone      int `json:"gone" doc:"Number of records that were no longer there."`
 	Discarded int `json:"discarded" doc:"Number of records that were deleted."`
 }
 
 type rejectsSelection struct {
 	RecordIDs []string       `json:"recordIds,omitempty" maxItems:"10000" doc:"Ids of records."`
-	Filter    *rejectsFilter `json:"filter,omitempty" doc:"Records that have all of this, of those that are there when the task begins."`
+	Filter    *rejectsFilter `json:"filter,omitempty" doc:"Records that have all of this when the task begins."`
 	All       bool           `json:"all,omitempty" doc:"All records that are there when the task begins. Exactly one of recordIds, filter and all is given."`
 }
 
 type rejectsDiscard struct {
 	RecordIDs []string       `json:"recordIds,omitempty" maxItems:"10000" doc:"Ids of records."`
-	Filter    *rejectsFilter `json:"filter,omitempty" doc:"Records that have all of this, of those that are there when the task begins."`
+	Filter    *rejectsFilter `json:"filter,omitempty" doc:"Records that have all of this when the task begins."`
 	All       bool           `json:"all,omitempty" doc:"All records that are there when the task begins. Exactly one of recordIds, filter and all is given."`
 	Reason    string         `json:"reason,omitempty" maxLength:"1000" doc:"Why they are discarded, for people: the task and the log have it."`
 }
@@ -103,7 +103,7 @@ type rejectsFilter struct {
 	Since   string `json:"since,omitempty" doc:"Earliest time of the rejection, such as 2026-11-23T12:00:00Z."`
 	Until   string `json:"until,omitempty" doc:"Time before which it was rejected."`
 	Text    string `json:"text,omitempty" doc:"Part of the message, in any case of letters."`
-	// Content is for admins: it tells what senders have sent.
+	// Content is for admins because it tells what senders have sent.
 	Content string `json:"content,omitempty" doc:"Part of the body, a header as name: value, host, path or query, in any case of letters."`
 }
 
@@ -113,7 +113,7 @@ type quarantineBody struct {
 	OldestAt  string `json:"oldestAt,omitempty" doc:"Time in UTC with milliseconds of the first rejection of the oldest."`
 	Added     int64  `json:"added" doc:"Number of records that ever came into it."`
 	Replayed  int64  `json:"replayed" doc:"Number of records that have become rows."`
-	Discarded int64  `json:"discarded" doc:"Number of records that somebody has deleted."`
+	Discarded int64  `json:"discarded" doc:"Number of records that were deleted on request."`
 	Expired   int64  `json:"expired" doc:"Number of records that have expired, by their age or to make room."`
 	Lost      int64  `json:"lost" doc:"Number of records that a disk did not give back."`
 }
@@ -195,7 +195,7 @@ func checkTime(name string) func(*problems, string) {
 	}
 }
 
-// moment reads a time, zero for an empty text. It adds to the problems what is none.
+// moment parses a time, zero for an empty text. It adds a problem for a text that is no time.
 func moment(name, text string, p *problems) (t time.Time) {
 	if text != "" {
 		checkTime(name)(p, text)
@@ -216,7 +216,7 @@ func versionOf(text string, p *problems) (n int) {
 	return n
 }
 
-// filter adds to the problems what is no time.
+// filter adds a problem for each bound that is no time.
 func (f rejectsFilter) filter(at string, p *problems) forebay.RejectedFilter {
 	return forebay.RejectedFilter{
 		Reason: f.Reason, Column: f.Column, Version: f.Version, Text: f.Text, Content: f.Content, Since: moment(at+"since", f.Since, p), Until: moment(at+"until", f.Until, p),
@@ -245,7 +245,7 @@ func (a *api) listRejected(c *call) (any, error) {
 
 func (c *call) record() string { return c.r.PathValue("recordId") }
 
-// noteChange leaves a line about who has changed a quarantine, without content.
+// noteChange logs which user changed a quarantine, without content.
 func (a *api) noteChange(ctx context.Context, c *call, what string) {
 	a.opts.Ingest.Logger.InfoContext(ctx, "changed by request", "change", what, "source", c.source, "sink", c.sink, "record", c.record(), "token", c.by.TokenID)
 }

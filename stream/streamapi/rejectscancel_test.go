@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A replay is cancelled at any moment, and started again until it comes to its end: each record becomes one row, and what the tasks count adds up.
+// A replay is cancelled at any moment, and started again until it completes. Each record becomes one row, and the counts of the tasks add up.
 func TestCancelledReplayOfRejects(t *testing.T) {
 	s, mem := shop(t)
 	const records, replay = 1500, rejects + "/replay"
@@ -29,7 +29,7 @@ func TestCancelledReplayOfRejects(t *testing.T) {
 		if cancelled < 3 {
 			s.want(200, "", testToken, "DELETE", replay, "")
 		}
-		task, err := s.cat.Wait(t.Context(), started.body["taskId"].(string))
+		task, err := s.ended(started.body["taskId"].(string))
 		if err != nil {
 			t.Fatal(err)
 		}

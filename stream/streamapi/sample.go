@@ -63,7 +63,7 @@ func (a *api) testSource(c *call) (any, error) {
 			}
 			row.Columns = append(row.Columns, column)
 		}
-		b.Tables = append(b.Tables, testTable{SinkID: r.SinkID, TableID: r.TableID, Rows: []testRow{row}, Refused: r.Refused})
+		b.Tables = append(b.Tables, testTable{SinkID: r.SinkID, TableID: r.TableID, Target: r.Target, Rows: []testRow{row}, Refused: r.Refused})
 	}
 	if err := failed.err(); err != nil {
 		e := err.(*wire.Error)
@@ -73,7 +73,7 @@ func (a *api) testSource(c *call) (any, error) {
 	return b, nil
 }
 
-// flattenedRecord checks the sample of an OTLP source: one object, or nothing for the empty one.
+// flattenedRecord checks the sample of an OTLP source, which is one object, or nothing for the empty one.
 func flattenedRecord(body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return []byte("{}"), nil

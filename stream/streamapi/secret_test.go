@@ -99,7 +99,7 @@ func TestEndOfOverlap(t *testing.T) {
 		for id, kind := range map[string]forebay.SourceType{"web": forebay.HTTP, "app": forebay.OTLP} {
 			task, err := cat.CreateSource(by, catalog.SourceSpec{Name: id, Type: kind})
 			if err == nil {
-				_, err = cat.Wait(t.Context(), task.ID)
+				_, err = task.Wait(t.Context())
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestEndOfOverlap(t *testing.T) {
 	})
 }
 
-// TestKeyOutlivesRotation sends a request with its key again after the secret was rotated with an overlap: it is not
+// TestKeyOutlivesRotation sends a request with its key again after the secret was rotated with an overlap. It is not
 // stored twice.
 func TestKeyOutlivesRotation(t *testing.T) {
 	s := newService(t, serviceOptions{})

@@ -5,13 +5,15 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/mapping"
 )
 
 type shadowStart struct {
-	Mapping columns `json:"mapping" doc:"Columns to try. They replace all columns of the sink in the comparison, and nowhere else."`
-	Seconds float64 `json:"seconds,omitempty" exclusiveMinimum:"0" maximum:"86400" doc:"How long records are taken. Default: 600."`
-	Records int64   `json:"records,omitempty" minimum:"1" doc:"Ends the shadow when this many records were compared. Default: it ends by time alone."`
-	Sample  float64 `json:"sample,omitempty" exclusiveMinimum:"0" maximum:"1" doc:"Share of the records that are compared, drawn at random. Default: 1, all."`
+	Mapping *columns `json:"mapping,omitempty" doc:"Columns to try. They replace all columns of the sink in the comparison, and nowhere else. Required without copy."`
+	Copy    string   `json:"copy,omitempty" minLength:"1" maxLength:"48" doc:"Id of another sink of the source, to compare the rows of both tables in place of trying columns."`
+	Seconds float64  `json:"seconds,omitempty" exclusiveMinimum:"0" maximum:"86400" doc:"How long records are taken. Default: 600."`
+	Records int64    `json:"records,omitempty" minimum:"1" doc:"Ends the shadow when this many records were compared. Default: it ends by time alone."`
+	Sample  float64  `json:"sample,omitempty" exclusiveMinimum:"0" maximum:"1" doc:"Share of the records that are compared, drawn at random. Default: 1, all."`
 }
 
 // shadowBody is a [forebay.ShadowReport].
@@ -34,7 +36,7 @@ type shadowBody struct {
 	OnlyCurrent   int64             `json:"onlyCurrent" doc:"Number of records that only the mapping of the sink takes."`
 	OnlyChanged   int64             `json:"onlyChanged" doc:"Number of records that only the changed mapping takes."`
 	Neither       int64             `json:"neither" doc:"Number of records that none of them takes."`
-	Columns       []shadowColumn    `json:"columns" doc:"Columns of the changed mapping in their order, and behind them those that it lacks."`
+	Columns       []shadowColumn    `json:"columns" doc:"Columns of the changed mapping in their order, and after them the columns that it lacks."`
 	Errors        []shadowRejection `json:"errors" doc:"Rejections that only one of the mappings has, by number of records."`
 	OtherErrors   int64             `json:"otherErrors" doc:"Number of records with rejections of further kinds; 50 kinds are told apart."`
 	CurrentMillis float64           `json:"currentMillis" doc:"Time that the mapping of the sink took for the records that were compared, in milliseconds."`
@@ -47,7 +49,7 @@ type shadowColumn struct {
 	New       bool            `json:"new,omitempty" doc:"Only the changed mapping has the column."`
 	Missing   bool            `json:"missing,omitempty" doc:"Only the current mapping has the column."`
 	Generated bool            `json:"generated,omitempty" doc:"Both make new values for each row, which are not compared."`
-	Different int64           `json:"different" doc:"Number of records with different cells, among those that both mappings take."`
+	Different int64           `json:"different" doc:"Number of records with different cells, among the records that both mappings accept."`
 	Examples  []shadowExample `json:"examples" doc:"The first three of them."`
 }
 
@@ -104,7 +106,7 @@ func newShadowRejection(r forebay.ShadowRejection) shadowRejection {
 	return b
 }
 
-// shadow turns a report into the answer.
+// shadow turns a report into the response.
 func shadow(r forebay.ShadowReport, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -115,20 +117,32 @@ func shadow(r forebay.ShadowReport, err error) (any, error) {
 func (a *api) startShadow(c *call) (any, error) {
 	b := c.body.(*shadowStart)
 	var p problems
-	cols := requestColumns(b.Mapping.Columns, "", &p)
+	var cols mapping.Columns
+	switch {
+	case b.Mapping != nil && b.Copy != "":
+		p.add("badRequest", "body.mapping and body.copy exclude each other, leave out one of them")
+	case b.Mapping != nil:
+		cols = requestColumns(b.Mapping.Columns, "", &p)
+	case b.Copy == "":
+		p.add("missingField", "body.mapping is missing, give it or body.copy")
+	}
 	if a.cat != nil {
 		if _, _, err := a.cat.Sink(c.source, c.sink); err != nil {
 			return nil, err
 		}
+	}
+	if a.cat != nil && cols != nil {
 		p.refused(a.cat.ValidateSinkPatch(c.source, c.sink, catalog.SinkPatch{Columns: cols}))
 	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a shadow is starting")
-	return shadow(a.on.Shadow(c.ctx, c.source, c.sink, cols, forebay.ShadowOptions{
-		For: time.Duration(b.Seconds * float64(time.Second)), Records: b.Records, Sample: b.Sample,
-	}))
+	opts := forebay.ShadowOptions{For: time.Duration(b.Seconds * float64(time.Second)), Records: b.Records, Sample: b.Sample}
+	if b.Copy != "" {
+		return shadow(a.on.ShadowCopy(c.ctx, c.source, c.sink, b.Copy, opts))
+	}
+	return shadow(a.on.Shadow(c.ctx, c.source, c.sink, cols, opts))
 }
 
 func (a *api) getShadow(c *call) (any, error) { return shadow(a.on.ShadowReport(c.source, c.sink)) }

@@ -15,11 +15,12 @@ func (a *api) sinkSpec(b sinkCreate, at string, p *problems) catalog.SinkSpec {
 	spec := catalog.SinkSpec{ID: b.SinkID, Name: b.Name, Description: b.Description, Signals: b.AllowedSignals, AckLocal: b.AckLocal}
 	spec.OnReject, spec.Quarantine = onReject(b.OnReject), b.Quarantine.bounds(at, p)
 	if b.Table == nil {
-		p.add("badRequest", "body.%stable is missing, a sink of type table needs it", at)
+		p.add("badRequest", "body.%stable is missing, add it: a sink of type table needs it", at)
 		return spec
 	}
 	a.checkTableType(b.Table.Type, at, p)
-	spec.TableID, spec.Columns, spec.Extend = b.Table.TableID, requestColumns(b.Table.Mapping.Columns, at, p), b.Table.Extend
+	spec.TableID, spec.Target, spec.Extend = b.Table.TableID, b.Table.Target, b.Table.Extend
+	spec.Columns = requestColumns(b.Table.Mapping.Columns, at, p)
 	return spec
 }
 
@@ -29,12 +30,12 @@ func (a *api) checkTableType(given, at string, p *problems) {
 	}
 }
 
-// requestColumns adds to the problems what the types of columns require and the request has left out.
+// requestColumns adds a problem for each setting that the type of a column requires and the request has left out.
 func requestColumns(list []mappedColumn, at string, p *problems) mapping.Columns {
 	cols := make(mapping.Columns, 0, len(list))
 	for i, c := range list {
 		if c.missing != "" {
-			p.add("missingField", "body.%stable.mapping.columns[%d].%s is missing", at, i, c.missing)
+			p.add("missingField", "body.%stable.mapping.columns[%d].%s is missing, add it", at, i, c.missing)
 		}
 		cols = append(cols, c.Column)
 	}
@@ -75,7 +76,7 @@ func (a *api) updateSink(c *call) (any, error) {
 		if t.Type != nil {
 			a.checkTableType(*t.Type, "", &p)
 		}
-		patch.TableID, patch.Extend = t.TableID, t.Extend
+		patch.TableID, patch.Target, patch.Extend = t.TableID, t.Target, t.Extend
 		if t.Mapping != nil {
 			patch.Columns = requestColumns(t.Mapping.Columns, "", &p)
 		}
@@ -85,6 +86,10 @@ func (a *api) updateSink(c *call) (any, error) {
 		return nil, err
 	}
 	return a.task(c)(a.cat.UpdateSink(c.by, c.source, c.sink, patch))
+}
+
+func (a *api) switchSink(c *call) (any, error) {
+	return a.task(c)(a.cat.SwitchToCopy(c.by, c.source, c.sink, c.r.PathValue("copyId")))
 }
 
 func (a *api) getSink(c *call) (any, error) {
@@ -100,7 +105,7 @@ func (a *api) sinkBody(source catalog.Source, s catalog.Sink) sinkBody {
 		ProjectID: a.project, BranchID: a.branch, SourceID: source.ID, SinkID: s.ID, Type: "table",
 		Name: s.Name, Description: s.Description, AllowedSignals: s.Signals, AckLocal: s.AckLocal,
 		OnReject: onRejectWord(s.OnReject), Quarantine: newBounds(s.Quarantine),
-		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Mapping: columns{Columns: convert(s.Columns, bodyColumn)}, Extend: s.Extend},
+		Table:   tableBody{Type: a.opts.TableType, TableID: s.TableID, Target: s.Target, Mapping: columns{Columns: convert(s.Columns, bodyColumn)}, Extend: s.Extend},
 		Version: newVersionBody(s.Version), Created: newCreated(s.Created), Deleted: newDeleted(s.Deleted),
 		Disabled: newDisabled(s.DisabledWith(source)),
 	}
@@ -136,8 +141,8 @@ func (a *api) sinkFiles(c *call) (any, error) {
 	return filesBody{Files: newFiles(s.Files, failed), Missing: newMissing(s.Missing)}, nil
 }
 
-// newFiles returns the files in the order of the service: those that have ended, then those that wait, then those that
-// have failed; each by the time of opening.
+// newFiles returns the files in the order of the service, imported files, then waiting files, then failed
+// files, each group by the time of opening.
 func newFiles(files []buffer.FileStats, onlyFailed bool) []fileBody {
 	rank := func(f buffer.FileStats) int {
 		switch {
@@ -159,6 +164,25 @@ func newFiles(files []buffer.FileStats, onlyFailed bool) []fileBody {
 		}
 	}
 	return list
+}
+
+// maxFailedFiles bounds the response of failedFiles.
+const maxFailedFiles = 1_000
+
+// failedFiles finds the sinks that need help among thousands, whose metrics do not name them.
+func (a *api) failedFiles(*call) (any, error) {
+	b := failedFilesBody{Files: []failedFileBody{}}
+	for _, s := range a.on.Engine().Stats().Sinks {
+		for _, f := range s.Files {
+			if f.Attempt > 0 && f.FinishedAt.IsZero() {
+				b.Files = append(b.Files, failedFileBody{s.Source, s.Sink, newFile(f)})
+			}
+		}
+	}
+	slices.SortStableFunc(b.Files, func(x, y failedFileBody) int { return cmp.Compare(x.OpenedAt, y.OpenedAt) })
+	b.TotalCount = len(b.Files)
+	b.Files = b.Files[:min(len(b.Files), maxFailedFiles)]
+	return b, nil
 }
 
 func (a *api) retryFile(c *call) (any, error) {

@@ -160,7 +160,7 @@ func TestReceiptBytes(t *testing.T) {
 
 func TestTally(t *testing.T) {
 	var sum Tally
-	sum.Add(Tally{Raw: 5, First: 1}) // no rows: nothing
+	sum.Add(Tally{Raw: 5, First: 1}) // no rows add nothing
 	sum.Add(Tally{Rows: 2, Raw: 20, Stored: 10, First: 100, Last: 200})
 	sum.Add(Tally{Rows: 1, Raw: 10, Stored: 5, First: 50, Last: 60}) // the clock was set back
 	if want := (Tally{Rows: 3, Raw: 30, Stored: 15, First: 50, Last: 200}); sum != want {
@@ -205,6 +205,7 @@ func TestRecordBytes(t *testing.T) {
 		Count{7, 8},
 		Count{9, 10},
 		Count{17, 18},
+		Count{19, 20},
 		11, 12, 13, 14, []byte("m"),
 		[]Retired{{datatype.Column{Name: "n", Type: datatype.Int64}, 15}, {datatype.Column{Name: "o"}, 16}},
 		"r",
@@ -212,7 +213,7 @@ func TestRecordBytes(t *testing.T) {
 		map[string][]byte{"p": []byte("at"), "o": {}},
 	},
 		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"keysEnd":true,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
-			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},"poison":{"rows":17,"bytes":18},`+
+			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},"poison":{"rows":17,"bytes":18},"moved":{"rows":19,"bytes":20},`+
 			`"firstAt":11,"lastAt":12,"storedImported":13,"version":14,"mapping":"bQ==",`+
 			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r",`+
 			`"quarantine":{"on":true,"maxBytes":1,"maxRecords":2,"maxAge":3,"dropOldest":true,"holdFiles":true,"added":{"rows":4,"bytes":5},`+
@@ -223,9 +224,9 @@ func TestRecordBytes(t *testing.T) {
 	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i"), &Poison{"f", words, datatype.UntypedColumns("c"), "0a1b2c3d.4"}, true, &Arrival{"a", "s", 3}},
 		`{"id":"i-x000000000001","sink":"a","at":1,"revision":2,"edit":2,"came":3,"edited":4,"info":"aQ==",`+
 			`"poison":{"file":"f",`+wordsText+`,"columns":["c"],"label":"0a1b2c3d.4"},"moved":true,"from":{"instance":"a","session":"s","epoch":3}}`)
-	check(t, File{Split: &Split{[]Part{{"i", 1, 9, Refuse(words), true, []RefusedRow{{Row: -1}}, 7, 2, true}}, 2, 5, 3, 4, true, &words}},
+	check(t, File{Split: &Split{[]Part{{"i", 1, 9, Refuse(words), true, []RefusedRow{{Row: -1}}, 7, 2, true}}, 2, 5, 3, 6, 4, true, &words}},
 		`{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z","split":{"parts":[{"id":"i","from":1,"to":9,"skip":{"words":[{"column":"c","reason":"22003","message":"out of range"}],"runs":"DA=="},`+
-			`"imported":true,"refused":[{"row":-1}],"rows":7,"gone":2,"givenUp":true}],"imports":2,"took":5,"kept":3,"most":4,"last":true,"rest":{`+wordsText+`}}}`)
+			`"imported":true,"refused":[{"row":-1}],"rows":7,"gone":2,"givenUp":true}],"imports":2,"took":5,"kept":3,"erased":6,"most":4,"last":true,"rest":{`+wordsText+`}}}`)
 	check(t, File{Retry: Retry{Attempt: 1, Refused: &words}},
 		`{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z","retry":{"attempt":1,"refused":{`+wordsText+`}}}`)
 	check(t, Reject{ID: "i", SinkID: "a"}, `{"id":"i","sink":"a","at":0,"came":0}`)
@@ -237,15 +238,18 @@ func TestRecordBytes(t *testing.T) {
 		`{"name":"at","type":"timestamp","required":true}],"Extend":true},"encoding":0,"upload":`+conditions+`,"import":`+conditions+
 		`},"opened":"0001-01-01T00:00:00Z"}`)
 	check(t, File{}, `{"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z"}`)
-	check(t, File{"i", true, 1, "a", true, true, FileExpired, def, at, at, at, at, "size", retry, []byte("p"), nil, true, at, tally},
-		`{"instance":"i","copied":true,"sink":1,"sinkID":"a","salvaged":true,"forgotten":true,"state":"expired","def":`+defText+
+	check(t, File{"i", 3, true, true, 1, "a", true, true, FileExpired, def, at, at, at, at, "size", retry, []byte("p"), nil, true, at, tally},
+		`{"instance":"i","number":3,"leaving":true,"copied":true,"sink":1,"sinkID":"a","salvaged":true,"forgotten":true,"state":"expired","def":`+defText+
 			`,"opened":`+when+`,"closed":`+when+`,"sealed":`+when+`,"finished":`+when+`,"reason":"size","retry":`+retryText+
 			`,"progress":"cA==","rowsRefused":true,"patient":`+when+`,`+tallyText+`}`)
 	check(t, Slice{}, `{"file":0,"state":"","opened":"0001-01-01T00:00:00Z"}`)
-	check(t, Slice{"i", 1, SliceUploading, at, at, "count", retry, tally, true, 6, Count{7, 8}, []ChunkRange{{1, 2, Count{3, 4}}}, 9, Checksum{10, 11}, at, true},
-		`{"instance":"i","file":1,"state":"uploading","opened":`+when+`,"closed":`+when+`,"reason":"count","retry":`+retryText+`,`+tallyText+
+	check(t, Slice{"i", 4, 1, SliceUploading, at, at, "count", retry, tally, true, 6, Count{7, 8}, []ChunkRange{{1, 2, Count{3, 4}}}, 9, Checksum{10, 11}, at, true},
+		`{"instance":"i","number":4,"file":1,"state":"uploading","opened":`+when+`,"closed":`+when+`,"reason":"count","retry":`+retryText+`,`+tallyText+
 			`,"salvaged":true,"chunks":6,"lost":{"rows":7,"bytes":8},"lostChunks":[{"first":1,"last":2,"rows":3,"bytes":4}],`+
 			`"revision":9,"object":{"crc":10,"size":11},"unreadable":`+when+`,"uncounted":true}`)
+	check(t, ArrivingFile{Arrival{"a", "s", 3}, File{Instance: "i", Number: 5}, []Slice{{Instance: "i", Number: 6}}},
+		`{"from":{"instance":"a","session":"s","epoch":3},"file":{"instance":"i","number":5,"sink":0,"state":"","def":null,"opened":"0001-01-01T00:00:00Z"},`+
+			`"slices":[{"instance":"i","number":6,"file":0,"state":"","opened":"0001-01-01T00:00:00Z"}]}`)
 	check(t, Damage{"id", "a", "f", "s", 1, 2, 3, 4, at, "bits", true, "damaged-1", []byte("p")},
 		`{"sink":"a","file":"f","slice":"s","firstChunk":1,"lastChunk":2,"rows":3,"bytes":4,"at":`+when+
 			`,"reason":"bits","uncounted":true,"store":"damaged-1","data":"cA=="}`)
@@ -297,7 +301,7 @@ func TestDefinitionsAreComparedByValue(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, nothing panics; and what is accepted is read again the same.
+// No input panics, and an accepted input is read again the same.
 func FuzzParseChunk(tf *testing.F) {
 	f := fuzztest.New(tf)
 	b := append(make([]byte, ChunkHeaderSize), "\"1\"\n"...)

@@ -9,9 +9,9 @@ import (
 
 // Versions of the format. This release reads and writes all of them.
 const (
-	// Oldest is the first version: all columns are untyped.
+	// Oldest is the first version, in which all columns are untyped.
 	Oldest = 1
-	// Typed has typed columns, NULL and tables that grow: see [Definition.Version]. Open upgrades to it.
+	// Typed has typed columns, NULL and tables that grow. See [Definition.Version]. Open upgrades to it.
 	Typed = 2
 	// Kept has quarantines and positions. Only the definition of a sink with a quarantine, and the first position, upgrade to it.
 	Kept = 3
@@ -19,8 +19,10 @@ const (
 	Others = 4
 	// Targets has tables with the name of a target. The first definition of such a table upgrades the format.
 	Targets = 5
+	// Moves has files of other engines. The first file that leaves an engine or arrives in one upgrades the format.
+	Moves = 6
 	// Newest is the last version.
-	Newest = Targets
+	Newest = Moves
 )
 
 // Keys of single values.
@@ -43,6 +45,7 @@ const (
 	PrefixReject  = 'x'
 	PrefixRecord  = 'y'
 	PrefixTail    = 't' // only with a changelog and sinks that do not wait for it
+	PrefixArrival = 'a' // only while files of another engine arrive
 )
 
 // SinkKey is the key of a [Sink].
@@ -53,6 +56,11 @@ func FileKey(num uint64) []byte { return binary.BigEndian.AppendUint64([]byte{Pr
 
 // SliceKey is the key of a [Slice].
 func SliceKey(num uint64) []byte { return binary.BigEndian.AppendUint64([]byte{PrefixSlice}, num) }
+
+// ArrivalKey is the key of an [ArrivingFile]. Its number is one of the numbers of files.
+func ArrivalKey(num uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{PrefixArrival}, num)
+}
 
 // ChunkKeySize is the length of the key of a chunk.
 const ChunkKeySize = 1 + 8 + 4
@@ -69,7 +77,7 @@ func ParseChunkKey(key []byte) (slice uint64, seq uint32) {
 	return binary.BigEndian.Uint64(key[1:]), binary.BigEndian.Uint32(key[9:])
 }
 
-// ChunkBounds are the bounds of all chunks of one slice: from is inside, to is outside.
+// ChunkBounds are the bounds of all chunks of one slice. from is inside, to is outside.
 func ChunkBounds(slice uint64) (from, to []byte) {
 	from = binary.BigEndian.AppendUint64([]byte{PrefixChunk}, slice)
 	to = binary.BigEndian.AppendUint64([]byte{PrefixChunk}, slice+1)
@@ -105,14 +113,14 @@ func ParseRejectKey(rest []byte) (sink uint32, seq uint64, ok bool) {
 	return binary.BigEndian.Uint32(rest), binary.BigEndian.Uint64(rest[4:]), true
 }
 
-// RecordKey is the key of the record of a [Reject]: revision 0 as it came, others as somebody edited it.
+// RecordKey is the key of the record of a [Reject]. Revision 0 is the original, others are edits.
 func RecordKey(sink uint32, seq uint64, revision uint32) []byte {
 	key := RejectKey(sink, seq)
 	key[0] = PrefixRecord
 	return binary.BigEndian.AppendUint32(key, revision)
 }
 
-// RejectID is the id of a rejected record: unique over engines by the instance, ascending by the number.
+// RejectID is the id of a rejected record, unique over engines by the instance, ascending by the number.
 func RejectID(instance string, seq uint64) string { return fmt.Sprintf("%s-x%012x", instance, seq) }
 
 // ParseRejectID reads an id of [RejectID].
@@ -122,7 +130,7 @@ func ParseRejectID(id string) (instance string, seq uint64, ok bool) {
 	return instance, seq, ok && err == nil && id == RejectID(instance, seq)
 }
 
-// EncodeRejects encodes the value of KeyRejects: the highest number given out.
+// EncodeRejects encodes the value of KeyRejects, the highest number given out.
 func EncodeRejects(last uint64) []byte { return binary.BigEndian.AppendUint64(nil, last) }
 
 // ParseRejects reads the value of KeyRejects; 0 for a value of another length.
@@ -133,7 +141,7 @@ func ParseRejects(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// FileID is the id of a file for drivers: unique over engines by the instance, ascending by the number.
+// FileID is the id of a file for drivers, unique over engines by the instance, ascending by the number.
 func FileID(instance string, num uint64) string { return fmt.Sprintf("%s-f%012x", instance, num) }
 
 // SliceID is likewise the id of a slice. It has the revision, because an id is never given to other rows.
@@ -161,7 +169,7 @@ func ParseCounters(b []byte) (file, slice uint64, ok bool) {
 // TailKey is the key of the copy of a batch that the changelog may lack.
 func TailKey(number uint64) []byte { return binary.BigEndian.AppendUint64([]byte{PrefixTail}, number) }
 
-// TailHeadSize is the length of what stands in front of the batch in the value of a TailKey: a version and the number of rows that were
+// TailHeadSize is the length of the head that precedes the batch in the value of a TailKey. The head is a version and the number of rows that were
 // acknowledged before the changelog had them.
 const TailHeadSize = 1 + 8
 
@@ -179,7 +187,7 @@ func ParseTail(b []byte) (rows int64, batch []byte, ok bool) {
 	return int64(binary.BigEndian.Uint64(b[1:])), b[TailHeadSize:], true
 }
 
-// EncodeLogPosition encodes the value of KeyLog: the number of a batch in the changelog, and what the changelog adds.
+// EncodeLogPosition encodes the value of KeyLog, which is the number of a batch in the changelog, and the mark that the changelog adds.
 func EncodeLogPosition(number uint64, mark []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, number), mark...)
 }

@@ -14,14 +14,14 @@ import (
 type Table struct {
 	ID      string            // the name in the target
 	Columns []datatype.Column // in the order of the cells
-	Extend  bool              `json:",omitempty"` // the table may have other columns besides
-	Target  string            `json:",omitempty"` // the name of its target; empty for the first
+	Extend  bool              `json:",omitempty"` // the table may have other columns, too
+	Target  string            `json:",omitempty"` // the name of its target, empty for the first
 }
 
 // Is reports whether t and o are one table of one target.
 func (t Table) Is(o Table) bool { return t.ID == o.ID && t.Target == o.Target }
 
-// Definition is what a file keeps of its sink from the moment it is opened. It is immutable.
+// Definition is the part of its sink's settings that a file keeps from the moment it is opened. It is immutable.
 type Definition struct {
 	// The fields have the meaning of buffer.SinkConfig. Defaults are filled in.
 	Table    Table              `json:"table"`
@@ -63,7 +63,7 @@ func (c *Count) Add(rows, bytes int64) {
 
 // Sink is the record of a sink. It holds the sink's ledger:
 //
-//	accepted = local + staging + Imported + Expired + Damaged + Discarded + Poison
+//	accepted = local + staging + Imported + Expired + Damaged + Discarded + Poison + Moved
 type Sink struct {
 	// ID and Def are as the user defined the sink last. Dropped is set while it is dropped.
 	ID      string      `json:"id"`
@@ -73,22 +73,24 @@ type Sink struct {
 	Life int `json:"life,omitempty"`
 	// KeysEnd is set if the next definition increases Life.
 	KeysEnd bool `json:"keysEnd,omitempty"`
-	// Sealed counts the accepted rows of all slices that were ever sealed. Those of the open slice stand in its last chunk.
+	// Sealed counts the accepted rows of all slices that were ever sealed. The counts of the open slice are in its last chunk.
 	Sealed   Count `json:"sealed"`
 	Imported Count `json:"imported"`
 	Expired  Count `json:"expired"`
 	Damaged  Count `json:"damaged,omitzero"`
-	// Discarded counts the rows of files that somebody gave up.
+	// Discarded counts the rows of discarded files.
 	Discarded Count `json:"discarded,omitzero"`
 	// Poison counts the rows that the target refused and that went to the quarantine, which counts them too.
 	Poison Count `json:"poison,omitzero"`
+	// Moved counts the rows of files that another engine has taken over.
+	Moved Count `json:"moved,omitzero"`
 	// FirstAt and LastAt are the acceptance times of the first and last imported row, Unix milliseconds.
 	FirstAt int64 `json:"firstAt,omitempty"`
 	LastAt  int64 `json:"lastAt,omitempty"`
 	// StoredImported are the compressed bytes of imported files.
 	StoredImported int64 `json:"storedImported,omitempty"`
 
-	// Version counts the sets of columns of a table that grows, from 1. Mapping is what the caller keeps with the last one.
+	// Version counts the sets of columns of a table that grows, from 1. Mapping is the caller's data for the last set.
 	Version int    `json:"version,omitempty"`
 	Mapping []byte `json:"mapping,omitempty"`
 	// Retired are the columns that the table has from earlier versions. Another table forgets them.
@@ -96,20 +98,20 @@ type Sink struct {
 	// Refused says why a newer set of columns was refused, for people.
 	Refused string `json:"refused,omitempty"`
 
-	// Quarantine is the ledger of rejected records. It is apart from the ledger of rows: a rejected record never was one.
+	// Quarantine is the ledger of rejected records. It is apart from the ledger of rows, because a rejected record never was one.
 	Quarantine Quarantine `json:"quarantine,omitzero"`
 
 	// Positions are how far callers have come that make rows from something that they read in order, by name.
 	Positions map[string][]byte `json:"positions,omitempty"`
 }
 
-// Quarantine is what a sink's record says about its quarantine:
+// Quarantine is the state of a sink's quarantine in its record:
 //
 //	Added = records held + Replayed + Discarded + Expired + Lost
 //
 // A Count has the number of records in Rows, and their [Reject.Size] when they left in Bytes. Added counts the sizes of new records.
 type Quarantine struct {
-	// On is set while the sink takes rejected records. The bounds stay behind it: they hold for what is there.
+	// On is set while the sink takes rejected records. The bounds stay after that, because they hold for the existing records.
 	On bool `json:"on,omitempty"`
 	// MaxBytes, MaxRecords, MaxAge, DropOldest and HoldFiles have the meaning of buffer.QuarantineBounds. Defaults are filled in.
 	MaxBytes   int64         `json:"maxBytes,omitempty"`
@@ -118,10 +120,10 @@ type Quarantine struct {
 	DropOldest bool          `json:"dropOldest,omitempty"`
 	HoldFiles  bool          `json:"holdFiles,omitempty"`
 
-	// Added counts the records of all time, the others those that left, by the way they went.
+	// Added counts the records of all time, the others the records that left, by the way they left.
 	Added     Count `json:"added,omitzero"`
 	Replayed  Count `json:"replayed,omitzero"`  // became rows
-	Discarded Count `json:"discarded,omitzero"` // by somebody
+	Discarded Count `json:"discarded,omitzero"` // on request
 	Expired   Count `json:"expired,omitzero"`   // by age, or to make room
 	Lost      Count `json:"lost,omitzero"`      // by damage
 }
@@ -131,20 +133,20 @@ func (q *Quarantine) Left() int64 {
 	return q.Replayed.Rows + q.Discarded.Rows + q.Expired.Rows + q.Lost.Rows
 }
 
-// Reject is the head of a rejected record. The record itself has a key of its own: lists read heads alone.
+// Reject is the head of a rejected record. The record itself has a separate key, because lists read heads alone.
 type Reject struct {
 	// ID is the id for callers, SinkID the sink, in case the sink's own record is lost.
 	ID     string `json:"id"`
 	SinkID string `json:"sink"`
 	// At is when the record was rejected first, Unix milliseconds.
 	At int64 `json:"at"`
-	// Revision counts the changes of the head. Edit is the revision with which the record was edited last, 0: it is as it came.
+	// Revision counts the changes of the head. Edit is the revision with which the record was edited last, 0 if it was never edited.
 	Revision uint32 `json:"revision,omitempty"`
 	Edit     uint32 `json:"edit,omitempty"`
-	// Came and Edited are the bytes of the record as it came and as it was edited last.
+	// Came and Edited are the bytes of the record as it arrived and as it was edited last.
 	Came   int64 `json:"came"`
 	Edited int64 `json:"edited,omitempty"`
-	// Info is what the caller keeps with the record.
+	// Info is the caller's data for the record.
 	Info []byte `json:"info,omitempty"`
 	// Poison is set if the target has refused it as a row.
 	Poison *Poison `json:"poison,omitempty"`
@@ -154,19 +156,19 @@ type Reject struct {
 	From *Arrival `json:"from,omitempty"`
 }
 
-// Arrival says from which instance a rejected record arrives, and who moves it: the session and the epoch of the owner of that instance.
+// Arrival says from which instance a rejected record arrives, and who moves it, by the session and the epoch of the owner of that instance.
 type Arrival struct {
-	// Instance is the one that the record comes from.
+	// Instance is the instance that the record comes from.
 	Instance string `json:"instance"`
 	// Session and Epoch are of the owner of that instance.
 	Session string `json:"session"`
 	Epoch   uint64 `json:"epoch"`
 }
 
-// RejectOverhead is what a rejected record counts besides its bytes: keys, and the head without Info.
+// RejectOverhead is the size that a rejected record counts in addition to its bytes, for the keys and the head without Info.
 const RejectOverhead = 256
 
-// Size is what the record counts in bounds and ledgers.
+// Size is the size of the record in bounds and ledgers.
 func (r *Reject) Size() int64 {
 	return RejectOverhead + r.Came + r.Edited + int64(len(r.Info)) + r.Poison.size()
 }
@@ -182,11 +184,32 @@ type Retired struct {
 // Ended returns how many rows are no longer in local or staging.
 func (s *Sink) Ended() Count {
 	var sum Count
-	for _, c := range []Count{s.Imported, s.Expired, s.Damaged, s.Discarded, s.Poison} {
+	for _, c := range []Count{s.Imported, s.Expired, s.Damaged, s.Discarded, s.Poison, s.Moved} {
 		sum.Add(c.Rows, c.Bytes)
 	}
 	return sum
 }
+
+// ArrivingFile is a file of another engine that arrives in this one, with its slices. Its rows are in no ledger of this engine yet. When it has
+// arrived, it gets new keys, and keeps its ids.
+type ArrivingFile struct {
+	// From is as in [Reject].
+	From Arrival `json:"from"`
+	// File and Slices are the records. File.Sink is the sink of this engine.
+	File   File    `json:"file"`
+	Slices []Slice `json:"slices"`
+}
+
+// Sum returns the totals of the slices.
+func (a *ArrivingFile) Sum() (sum Tally) {
+	for i := range a.Slices {
+		sum.Add(a.Slices[i].Tally)
+	}
+	return sum
+}
+
+// ID returns the id of the file for drivers.
+func (a *ArrivingFile) ID() string { return FileID(a.File.Instance, a.File.Number) }
 
 // SliceState is the state of a slice.
 type SliceState string
@@ -231,16 +254,20 @@ type Retry struct {
 
 // File is the record of a file.
 type File struct {
-	// Instance is the first part of the id; empty: the name of the data directory. The two differ in a restored copy: it has
+	// Instance is the first part of the id. Empty means the name of the data directory. The two differ in a restored copy, which has
 	// a new name, and the files that it found keep their ids.
 	Instance string `json:"instance,omitempty"`
+	// Number is the number in the id of a file that another engine has opened. 0 means the number in the key.
+	Number uint64 `json:"number,omitempty"`
+	// Leaving is set while the file moves to another engine. No call of a driver for it begins.
+	Leaving bool `json:"leaving,omitempty"`
 	// Copied is set when a checkpoint holds the file too. The owner of the other copy may then import it and delete the
 	// staged objects.
 	Copied bool   `json:"copied,omitempty"`
 	Sink   uint32 `json:"sink"`
 	// SinkID is the id of the sink, in case the sink's own record is lost.
 	SinkID string `json:"sinkID,omitempty"`
-	// Salvaged is set when the file was found in a damaged store: its records may be older than what was done.
+	// Salvaged is set when the file was found in a damaged store. Its records may be older than its last external call.
 	Salvaged bool `json:"salvaged,omitempty"`
 	// Forgotten is set on a file that has ended and whose record is deleted together with its staged objects.
 	Forgotten bool        `json:"forgotten,omitempty"`
@@ -255,7 +282,7 @@ type File struct {
 	Reason   string `json:"reason,omitempty"`
 	Retry    Retry  `json:"retry,omitzero"`
 	Progress []byte `json:"progress,omitempty"`
-	// Split is set when the target has refused rows of it and the others are imported.
+	// Split is set when the target has refused rows of it, or some were erased, and the others are imported.
 	Split *Split `json:"split,omitempty"`
 	// RowsRefused is set once the target has refused rows of the file.
 	RowsRefused bool `json:"rowsRefused,omitempty"`
@@ -272,8 +299,9 @@ func (f *File) Done() bool {
 
 // Slice is the record of a slice.
 type Slice struct {
-	// Instance is as in File.
+	// Instance and Number are as in File.
 	Instance string     `json:"instance,omitempty"`
+	Number   uint64     `json:"number,omitempty"`
 	File     uint64     `json:"file"`
 	State    SliceState `json:"state"`
 	Opened   time.Time  `json:"opened"`
@@ -287,8 +315,8 @@ type Slice struct {
 	Salvaged bool `json:"salvaged,omitempty"`
 	// Chunks is the number of chunks that the slice was sealed with.
 	Chunks uint32 `json:"chunks,omitempty"`
-	// Lost counts what was set aside because it was damaged; Tally does not contain it. Revision counts how often that
-	// happened and is part of the id.
+	// Lost counts the rows that were set aside because they were damaged; Tally does not contain them. Revision counts
+	// how often that happened and is part of the id.
 	Lost       Count        `json:"lost,omitzero"`
 	LostChunks []ChunkRange `json:"lostChunks,omitempty"` // ascending
 	Revision   uint32       `json:"revision,omitempty"`
@@ -305,20 +333,20 @@ func (s *Slice) Extent() Extent { return Extent{s.Chunks, s.LostChunks} }
 
 // ChunkRange is a range of chunk numbers, both ends included.
 type ChunkRange struct {
-	// First and Last are numbers of chunks. Count is what the range held.
+	// First and Last are numbers of chunks. Count is the rows and bytes of the range.
 	First uint32 `json:"first"`
 	Last  uint32 `json:"last"`
 	Count
 }
 
-// Extent says which chunk numbers a slice has: those below Chunks without those in Lost. Chunks is 0 while the slice is open.
+// Extent says which chunk numbers a slice has, the numbers below Chunks except the numbers in Lost. Chunks is 0 while the slice is open.
 type Extent struct {
 	// Chunks is an upper bound, Lost is left out.
 	Chunks uint32
 	Lost   []ChunkRange // ascending
 }
 
-// Next returns the first number from seq on that the slice may have; false when there is none.
+// Next returns the first number from seq on that the slice may have, or false when there is none.
 func (e Extent) Next(seq uint32) (uint32, bool) {
 	for _, r := range e.Lost {
 		if r.First <= seq && seq <= r.Last {
@@ -334,12 +362,12 @@ type Damage struct {
 	SinkID     string    `json:"sink"`                // empty where it is not known, like the next two
 	FileID     string    `json:"file"`                // of the file
 	SliceID    string    `json:"slice"`               // of the slice before the damage was set aside
-	FirstChunk int       `json:"firstChunk"`          // from 0; -1: not known
+	FirstChunk int       `json:"firstChunk"`          // from 0, or -1 if not known
 	LastChunk  int       `json:"lastChunk"`           // included
 	Rows       int64     `json:"rows"`                // at least so many rows
 	Bytes      int64     `json:"bytes"`               // of those rows before compression
 	At         time.Time `json:"at"`                  // when it was found
-	Reason     string    `json:"reason"`              // what was found
+	Reason     string    `json:"reason"`              // the damage
 	Uncounted  bool      `json:"uncounted,omitempty"` // more rows may be lost than Rows says
 	Store      string    `json:"store,omitempty"`     // the folder of a store that was set aside as a whole
 	Data       []byte    `json:"data,omitempty"`      // what could be read of the first chunk
@@ -347,10 +375,10 @@ type Damage struct {
 
 // Record is any of the records.
 type Record interface {
-	Sink | File | Slice | Damage | Reject
+	Sink | File | Slice | Damage | Reject | ArrivingFile
 }
 
-// Encode encodes a record. It cannot fail: records hold only strings, numbers and times of the years 0 to 9999.
+// Encode encodes a record. It cannot fail, because records hold only strings, numbers and times of the years 0 to 9999.
 func Encode[R Record](record *R) []byte {
 	b, err := json.Marshal(record)
 	if err != nil {

@@ -11,28 +11,34 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// Split is how far a file is whose target refuses some of its rows. It is never changed: each step replaces it.
+// Split is how far a file is whose target refuses some of its rows. It is never changed. Each step replaces it.
 //
 // The parts are ascending and have every row of the file. A part is imported under its own id, without its Skip. One that the target refuses
-// gets Refused; then the target rules out its id; then it is replaced by other parts, or by one with more rows in Skip. So at each
+// gets Refused. Then the target rules out its id. Then it is replaced by other parts, or by one with more rows in Skip. So at each
 // moment at most one id can bring a row into the table, and each id is on disk before it is used. When no part has anything
 // left to import, the rows of all Skip go to the quarantine, and the file ends.
+//
+// Erased rows leave a file in the same way, but go nowhere. If no import under the id of a part has stored anything, the part keeps its id (see
+// [Part.Omit]).
 type Split struct {
-	// Parts are as above. Behind the end of the file they are those that were imported, and have no Skip.
+	// Parts are as above. After the end of the file they are the imported parts, and have no Skip.
 	Parts []Part `json:"parts"`
-	// Imports counts the answers of the target since the last pause, and Took the milliseconds of these calls since somebody asked for a retry.
+	// Imports counts the results of the target since the last pause, and Took the milliseconds of these calls since a retry was requested.
 	Imports int   `json:"imports,omitempty"`
 	Took    int64 `json:"took,omitempty"`
-	// Kept is how many of the rows of [Split.Poison], in their order, are in the quarantine. Behind the end of the file it is their number.
+	// Kept is how many of the rows of [Split.Poison], in their order, are in the quarantine. After the end of the file it is their number.
 	Kept int `json:"kept,omitempty"`
+	// Erased is how many of them were not put into the quarantine, because they were erased. Releases that do not know it count them as
+	// refused rows.
+	Erased int `json:"erased,omitempty"`
 	// Asked is above 0 if an operator has asked to split the file although it was held, or if its retention has passed. Earlier releases stored how
 	// many refused rows the file may then have.
 	Asked int `json:"most,omitempty"`
 	// Last is set when the retention of the file has passed and it is imported without its refused rows. If that import fails, the rows that
 	// are not imported yet expire.
 	Last bool `json:"last,omitempty"`
-	// Rest is set when somebody has asked that all rows which are not in the table go to the quarantine. It has the words for those that the
-	// target has not named.
+	// Rest is set when the caller has asked that all rows which are not in the table go to the quarantine. It has the words for the rows
+	// that the target has not named.
 	Rest *RefusedRow `json:"rest,omitempty"`
 }
 
@@ -43,24 +49,28 @@ type Part struct {
 	// From and To bound the rows; To is outside. They count from 0 over all slices of the file.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Skip are the rows in it that the target refuses.
+	// Skip are the rows in it that the target refuses, or that were erased.
 	Skip RefusedRows `json:"skip,omitzero"`
 	// Imported is set when the target has the rows.
 	Imported bool `json:"imported,omitempty"`
-	// Refused is the answer of the target to the last import; nil: it has not refused. While it is set, the id is not ruled out for sure.
+	// Refused are the refused rows of the last import, or nil if the target has not refused any. While it is set, the id is not ruled out for
+	// sure.
 	Refused []RefusedRow `json:"refused,omitempty"`
-	// Rows is how many rows were imported. It is set behind the end of the file.
+	// Rows is how many rows were imported. It is set after the end of the file.
 	Rows int64 `json:"rows,omitempty"`
 	// Gone is the number of refused rows that have left Skip. They are in the quarantine.
 	Gone int64 `json:"gone,omitempty"`
-	// GivenUp is set when the id is ruled out and nothing takes its place: all rows go to the quarantine, with the words of [Split.Rest] unless
+	// GivenUp is set when the id is ruled out and nothing takes its place. All rows go to the quarantine, with the words of [Split.Rest] unless
 	// they are in Skip.
 	GivenUp bool `json:"givenUp,omitempty"`
 }
 
-// RefusedRow is what a target says about a row.
+// ReasonErased is the reason of a row that was erased and that no target has refused. It leaves the file like a refused row, and goes nowhere.
+const ReasonErased = "forebay.erased"
+
+// RefusedRow is a target's description of a row.
 type RefusedRow struct {
-	// Row is its number in the file, -1: the target does not say which.
+	// Row is its number in the file, -1 if the target does not say which.
 	Row int64 `json:"row"`
 	// Column, Reason and Message are as in driver.RowError.
 	Column  string `json:"column,omitempty"`
@@ -68,7 +78,7 @@ type RefusedRow struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Poison says of a [Reject] that it was a row: its record is the row as CSV.
+// Poison says of a [Reject] that it was a row. Its record is the row as CSV.
 type Poison struct {
 	// File is the id of the file that had the row, RefusedRow its place and the words of the target.
 	File string `json:"file"`
@@ -79,7 +89,7 @@ type Poison struct {
 	Label string `json:"label,omitempty"`
 }
 
-// size is what it counts in bounds.
+// size is its size in bounds.
 func (p *Poison) size() int64 {
 	if p == nil {
 		return 0
@@ -106,7 +116,7 @@ func (p *Part) Left() int64 { return p.To - p.From - p.refused() }
 
 func (p *Part) refused() int64 { return p.Skip.Len() + p.Gone }
 
-// Done reports whether nothing is to be imported any more.
+// Done reports whether nothing is left to import.
 func (p *Part) Done() bool { return p.Imported || p.GivenUp || p.Refused == nil && p.Left() == 0 }
 
 // Row returns the number in the file of the nth row that is left.
@@ -134,7 +144,7 @@ func (s *Split) Find(id string) int {
 }
 
 // Next returns the place of the part whose turn it is, -1 if all are done. The first and the last row of the file, if they are parts, come
-// before the others: see [Split.Replace].
+// before the others (see [Split.Replace]).
 func (s *Split) Next() int {
 	for _, i := range []int{0, len(s.Parts) - 1} {
 		if p := &s.Parts[i]; p.To-p.From == 1 && !p.Done() {
@@ -152,7 +162,7 @@ func Whole(fileID string, rows int64) *Split {
 // Untouched reports whether no id of the file was ruled out, so that it may still be imported whole, and with other rows if some are lost.
 func (s *Split) Untouched(fileID string) bool {
 	p := &s.Parts[0]
-	return len(s.Parts) == 1 && p.ID == fileID && p.Refused == nil && !p.GivenUp && !p.Imported
+	return len(s.Parts) == 1 && p.ID == fileID && p.Refused == nil && !p.GivenUp && !p.Imported && p.refused() == 0
 }
 
 // Poison returns how many rows go to the quarantine.
@@ -167,7 +177,27 @@ func (s *Split) Poison() (rows int64) {
 	return rows
 }
 
-// PoisonFrom returns rows that go to the quarantine, ascending: those behind the first n, at most so many.
+// Refused returns how many of the rows of Poison the target has refused. Of parts that are given up, these are all.
+func (s *Split) Refused() int64 {
+	rows, kept := max(s.Poison(), int64(s.Kept))-int64(s.Erased), int64(s.Kept)
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		if p.GivenUp {
+			kept -= min(kept, p.To-p.From)
+			continue
+		}
+		left, before := p.poison(s.Rest, kept)
+		kept -= before
+		for r := range left {
+			if r.Reason == ReasonErased {
+				rows--
+			}
+		}
+	}
+	return rows
+}
+
+// PoisonFrom returns rows that go to the quarantine, ascending. They are the rows after the first n, at most so many.
 func (s *Split) PoisonFrom(n int64, most int) (rows []RefusedRow) {
 	for i := range s.Parts {
 		p := &s.Parts[i]
@@ -211,8 +241,8 @@ func (p *Part) poison(rest *RefusedRow, n int64) (rows iter.Seq[RefusedRow], lef
 	}, left
 }
 
-// Ready returns the number of rows that may move to the quarantine now: the rows of [Split.Poison] that are not in the quarantine yet and whose
-// parts come before the first part that is not done.
+// Ready returns the number of rows that may move to the quarantine now. They are the rows of [Split.Poison] that are not in the quarantine yet
+// and whose parts come before the first part that is not done.
 func (s *Split) Ready() (rows int64) {
 	for i := range s.Parts {
 		if p := &s.Parts[i]; !p.Done() || p.GivenUp {
@@ -255,7 +285,7 @@ func (p *Part) bare() bool {
 	return p.Left() == 0 && p.Refused == nil && !p.Imported && !p.GivenUp && (p.Gone == 0 || p.Skip.Len() == 0)
 }
 
-// The bounds of what the record of a file says about refused rows that are not in the quarantine.
+// Bounds of the descriptions, in the record of a file, of refused rows that are not in the quarantine.
 const (
 	// MaxSplit is how many bytes the parts may take.
 	MaxSplit = 4 << 20
@@ -263,7 +293,7 @@ const (
 	maxText = 256 << 10
 )
 
-// Size is about how many bytes the parts take in the record, without the answer of a target that is not followed yet.
+// Size is about how many bytes the parts take in the record, without a refusal that was not processed yet.
 func (s *Split) Size() (bytes int) {
 	for i := range s.Parts {
 		p := &s.Parts[i]
@@ -296,7 +326,7 @@ const probeFrom = 16 // like buffer.systematicFrom
 // If the target names cutNamed rows of a part in one attempt, or if earlier attempts named cutSkipped rows of it, then the rows up to the last named
 // row become a separate part. That part is imported next. It does not wait for the refused rows that follow.
 const (
-	cutNamed   = 1000 // like driver.MaxRowErrors: the target has probably not tried the other rows
+	cutNamed   = 1000 // like driver.MaxRowErrors, because the target has probably not tried the other rows
 	cutSkipped = 32
 )
 
@@ -339,7 +369,7 @@ func (p *Part) replace(fileID string, whole bool) []Part {
 	return []Part{part(p.From, middle), part(middle, p.To)}
 }
 
-// GiveUp returns the part, whose id is ruled out, with all of its rows for the quarantine. Those that the target has named keep its words.
+// GiveUp returns the part, whose id is ruled out, with all of its rows for the quarantine. Rows that the target has named keep its words.
 func (p *Part) GiveUp() Part {
 	named := p.Refused
 	if len(named) > 0 && named[0].Row < 0 {
@@ -348,9 +378,53 @@ func (p *Part) GiveUp() Part {
 	return Part{ID: p.ID, From: p.From, To: p.To, GivenUp: true, Skip: p.Skip.with(named)}
 }
 
-// End returns what is kept of a split behind the end of its file.
+// OnlyErased reports whether all rows that [Part.Refused] names were erased.
+func (p *Part) OnlyErased() bool {
+	return len(p.Refused) > 0 && !slices.ContainsFunc(p.Refused, func(r RefusedRow) bool { return r.Reason != ReasonErased })
+}
+
+// Omit returns the part with the rows of Refused in Skip, and with its id. The caller knows that no import has stored the rows under this id.
+func (p *Part) Omit() Part {
+	return Part{ID: p.ID, From: p.From, To: p.To, Skip: p.Skip.with(p.Refused), Gone: p.Gone}
+}
+
+// Erase names rows as erased, by their ascending numbers, and returns how many are new. Parts that are done keep their rows, and rows that the target
+// refuses go where they go.
+func (s *Split) Erase(rows []int64) (erased int) {
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		if p.Done() {
+			continue
+		}
+		answer := p.Refused
+		if len(answer) > 0 && answer[0].Row < 0 {
+			answer = nil // the target has not said which rows it refuses, and will refuse the part again
+		}
+		named := map[int64]bool{}
+		for r := range p.Skip.All() {
+			named[r.Row] = true
+		}
+		for _, r := range answer {
+			named[r.Row] = true
+		}
+		all := slices.Clone(answer)
+		for _, row := range rows {
+			if row >= p.From && row < p.To && !named[row] {
+				all = append(all, RefusedRow{Row: row, Reason: ReasonErased})
+			}
+		}
+		if n := len(all) - len(answer); n > 0 {
+			erased += n
+			slices.SortFunc(all, func(a, b RefusedRow) int { return cmp.Compare(a.Row, b.Row) })
+			p.Refused = all
+		}
+	}
+	return erased
+}
+
+// End returns the parts of a split that are kept after the end of its file.
 func (s *Split) End() *Split {
-	end := &Split{Kept: s.Kept}
+	end := &Split{Kept: s.Kept, Erased: s.Erased}
 	for _, p := range s.Parts {
 		if p.Imported {
 			end.Parts = append(end.Parts, Part{ID: p.ID, From: p.From, To: p.To, Imported: true, Rows: p.Left()})

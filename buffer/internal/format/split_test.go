@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -53,5 +54,41 @@ func TestImportsToFindRefusedRows(t *testing.T) {
 		if most > c.most {
 			t.Errorf("%d refused rows took %d imports, want at most %d", c.bad, most, c.most)
 		}
+	}
+}
+
+// Rows are erased in the parts that have something to import. A part that the target has refused keeps the refusal, and nothing is named
+// twice.
+func TestEraseRows(t *testing.T) {
+	refused := func(rows ...int64) (all []format.RefusedRow) {
+		for _, row := range rows {
+			all = append(all, format.RefusedRow{Row: row, Reason: "r"})
+		}
+		return all
+	}
+	s := &format.Split{Parts: []format.Part{
+		{ID: "imported", From: 0, To: 10, Imported: true},
+		{ID: "refused", From: 10, To: 20, Refused: refused(12), Skip: format.Refuse(refused(11)...)},
+		{ID: "unnamed", From: 20, To: 30, Refused: refused(-1)},
+		{ID: "given up", From: 30, To: 40, GivenUp: true},
+		{ID: "open", From: 40, To: 50},
+	}}
+	rows := []int64{5, 10, 11, 12, 13, 25, 35, 40, 49}
+	if n := s.Erase(rows); n != 5 {
+		t.Errorf("%d rows are erased, want 5", n)
+	}
+	if n := s.Erase(rows); n != 0 {
+		t.Errorf("%d rows are erased once more", n)
+	}
+	var got []string
+	for _, p := range s.Parts {
+		for _, r := range p.Refused {
+			got = append(got, fmt.Sprint(p.ID, " ", r.Row, " ", r.Reason))
+		}
+	}
+	e := format.ReasonErased
+	want := []string{"refused 10 " + e, "refused 12 r", "refused 13 " + e, "unnamed 25 " + e, "open 40 " + e, "open 49 " + e}
+	if !slices.Equal(got, want) {
+		t.Errorf("the parts have %q, want %q", got, want)
 	}
 }

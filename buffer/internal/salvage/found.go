@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// version is what a store has of a record: rank decides between versions of the same life, seq between versions of the same
+// version is a record as a store has it. rank decides between versions of the same life, seq between versions of the same
 // rank.
 type version[R any] struct {
 	rec  R
@@ -32,17 +32,17 @@ func offer[K comparable, R any](m map[K]*version[R], k K, v version[R]) {
 	}
 }
 
-// chunks is what is left of the chunks of one slice.
+// chunks are the remaining chunks of one slice.
 type chunks struct {
-	found map[uint32]bool // true: whole
+	found map[uint32]bool // true if whole
 	last  uint32
 	tally format.Tally // running totals of the last that is whole
 	at    uint32       // its number
-	rows  int64        // of those that are whole
+	rows  int64        // of the whole chunks
 	raw   int64
 }
 
-// keyRange is a range of keys that were deleted; to is outside.
+// keyRange is a range of keys that were deleted. to is outside.
 type keyRange struct{ from, to []byte }
 
 // rejectAt names a rejected record.
@@ -63,6 +63,7 @@ type found struct {
 	rejects    map[rejectAt]*version[format.Reject]
 	bodies     map[string]bool
 	lastReject uint64
+	arrivals   map[uint64]*version[format.ArrivingFile]
 	damage     map[string][]byte // records of earlier damage, by key
 	gone       map[string]bool   // keys that were deleted
 	ranges     []keyRange        // ascending and apart after join
@@ -71,7 +72,7 @@ type found struct {
 func newFound() *found {
 	return &found{
 		sinks: map[uint32]*version[format.Sink]{}, files: map[uint64]*version[format.File]{}, slices: map[uint64]*version[format.Slice]{},
-		rejects: map[rejectAt]*version[format.Reject]{}, bodies: map[string]bool{},
+		rejects: map[rejectAt]*version[format.Reject]{}, bodies: map[string]bool{}, arrivals: map[uint64]*version[format.ArrivingFile]{},
 		chunks: map[uint64]*chunks{}, damage: map[string][]byte{}, gone: map[string]bool{},
 	}
 }
@@ -125,6 +126,13 @@ func (f *found) take(e pebblestore.Entry) error {
 		var r format.Slice
 		if format.Decode(e.Value, &r) == nil {
 			offer(f.slices, binary.BigEndian.Uint64(rest), version[format.Slice]{r, 0, sliceRank(r.State)<<32 + int64(r.Revision), e.Seq})
+		}
+	case e.Key[0] == format.PrefixArrival && len(rest) == 8:
+		num := binary.BigEndian.Uint64(rest)
+		f.lastFile = max(f.lastFile, num)
+		var r format.ArrivingFile
+		if format.Decode(e.Value, &r) == nil && r.File.Def != nil && r.File.SinkID != "" {
+			offer(f.arrivals, num, version[format.ArrivingFile]{r, 0, 0, e.Seq})
 		}
 	case e.Key[0] == format.PrefixChunk && len(rest) == 12:
 		f.takeChunk(binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), e.Value)

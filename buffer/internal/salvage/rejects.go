@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// settleRejects keeps the rejected records whose head and record are whole. An edit that is lost leaves the record as it came.
+// settleRejects keeps the rejected records whose head and record are whole. An edit that is lost leaves the record as it arrived.
 func (p *plan) settleRejects(sink func(num uint32, id string) *ledgerOf) {
 	p.keepRecords = map[string]bool{}
 	order := func(a, b rejectAt) int { return cmp.Or(cmp.Compare(a.sink, b.sink), cmp.Compare(a.seq, b.seq)) }
@@ -29,10 +29,10 @@ func (p *plan) settleRejects(sink func(num uint32, id string) *ledgerOf) {
 		if r.Edit > 0 && !has(r.Edit) {
 			p.lose(format.Damage{
 				SinkID: r.SinkID, FirstChunk: -1, LastChunk: -1,
-				Reason: fmt.Sprintf("the edit of the rejected record %s is lost, the record as it came is not", r.ID),
+				Reason: fmt.Sprintf("the edit of the rejected record %s is lost, the original record is not", r.ID),
 			})
 			r.Edit, r.Edited = 0, 0
-			r.Revision++ // what was read of it before is not what is there
+			r.Revision++ // earlier reads of it returned other bytes
 		}
 		p.keepRecords[string(format.RecordKey(at.sink, at.seq, 0))] = true
 		if r.Edit > 0 {
@@ -67,7 +67,7 @@ func (l *ledgerOf) balanceQuarantine(p *plan) {
 				"look into the table before you replay them", -lost),
 		})
 	}
-	if (l.held.Rows > 0 || l.moved) && q.MaxAge == 0 { // its bounds are lost: it keeps the records until the next definition
+	if (l.held.Rows > 0 || l.moved) && q.MaxAge == 0 { // its bounds are lost, so it keeps the records until the next definition
 		q.MaxBytes, q.MaxRecords, q.MaxAge = 1<<62, 1<<30, 1<<62
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// Config says what is salvaged, and into what. All fields are needed.
+// Config says which store is salvaged, and into which one. All fields are needed.
 type Config struct {
-	// Dir is the folder of the damaged store on FS. Nobody has the store open.
+	// Dir is the folder of the damaged store on FS. No process has the store open.
 	Dir string
 	FS  vfs.FS
-	// Log gets what is lost.
+	// Log gets the losses.
 	Log *slog.Logger
-	// Instance is the name of the new store, which nobody has used before.
+	// Instance is the name of the new store, which was never used before.
 	Instance string
 	// Version is the version of the format. The new store has a later version if its records need it.
 	Version int
@@ -61,7 +61,7 @@ func Run(c Config, cause *pebblestore.DamageError) error {
 	for _, d := range lost.list {
 		Log(c.Log, d)
 	}
-	c.Log.Warn("local level salvaged", "dir", c.Dir, "aside", lost.store, "places", len(lost.list), "next", "keep the folder aside until the rows are checked")
+	c.Log.Warn("local level salvaged", "dir", c.Dir, "aside", lost.store, "places", len(lost.list), "next", "keep the folder that aside names until you have checked the rows")
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (l *losses) lose(d format.Damage) {
 // batchBytes is how many bytes of chunks are written at once.
 const batchBytes = 4 << 20
 
-// write writes the new store: the chunks and receipts, which it reads from the damaged store once more, and then the
+// write writes the new store. It first writes the chunks and receipts, which it reads from the damaged store once more, and then the
 // records of the plan. A store without records has no rows, so a crash in between leaves nothing that counts.
 func write(c Config, folder string, p *plan) (err error) {
 	if err := c.FS.RemoveAll(folder); err != nil {
@@ -97,7 +97,7 @@ func write(c Config, folder string, p *plan) (err error) {
 		batch = st.DB.NewBatch()
 		return err
 	}
-	written := map[uint64]map[uint32]bool{} // the chunks; true: whole
+	written := map[uint64]map[uint32]bool{} // the chunks, true if whole
 	err = pebblestore.Scan(c.FS, c.Dir, func(e pebblestore.Entry) error {
 		if !p.wants(e, written) {
 			return nil

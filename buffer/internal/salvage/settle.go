@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// plan is what becomes of everything that was found: the records of the new store, and the slices whose chunks it needs.
+// plan is what becomes of everything that was found. It has the records of the new store, and the slices whose chunks it needs.
 type plan struct {
 	*found
 	*losses
@@ -24,8 +24,8 @@ type keyValue struct{ key, value []byte }
 
 func (p *plan) set(key, value []byte) { p.records = append(p.records, keyValue{key, value}) }
 
-// settle decides what becomes of everything that was found. It reads nothing but f, and adds to lost what cannot be
-// attributed or is missing. The new store belongs to instance and has the version.
+// settle decides what becomes of everything that was found. It reads nothing but f, and adds to lost everything
+// that is missing or cannot be attributed. The new store belongs to instance and has the version.
 func settle(f *found, lost *losses, instance string, version int) *plan {
 	p := &plan{found: f, losses: lost, keep: map[uint64]bool{}}
 	f.join()
@@ -75,7 +75,7 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		delete(parts, num)
 		if waiting == 0 && !f.Done() {
 			p.lose(format.Damage{
-				SinkID: l.rec.ID, FileID: format.FileID(f.Instance, num), FirstChunk: -1, LastChunk: -1, Uncounted: true,
+				SinkID: l.rec.ID, FileID: format.FileID(f.Instance, cmp.Or(f.Number, num)), FirstChunk: -1, LastChunk: -1, Uncounted: true,
 				Reason: "the records of its slices are lost",
 			})
 			continue
@@ -86,6 +86,16 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		p.losePart(nil, num, parts[num], "the record of its file is lost, so its table is not known; its rows may be there already")
 	}
 	p.settleRejects(sink)
+	for _, num := range slices.Sorted(maps.Keys(p.arrivals)) {
+		key, a := format.ArrivalKey(num), &p.arrivals[num].rec
+		if p.wiped(key) {
+			continue
+		}
+		sink(a.File.Sink, a.File.SinkID)
+		a.File.Salvaged = true // the engine may have had it as a file
+		p.set(key, format.Encode(a))
+		version = max(version, format.Moves)
+	}
 	for _, num := range slices.Sorted(maps.Keys(bySink)) {
 		l := bySink[num]
 		l.balance(p)
@@ -102,6 +112,9 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		if f.rec.Def != nil {
 			version = max(version, f.rec.Def.Version())
 		}
+		if f.rec.Number > 0 || f.rec.Leaving {
+			version = max(version, format.Moves)
+		}
 	}
 	for _, l := range bySink {
 		if l.rec.Def != nil {
@@ -109,6 +122,9 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		}
 		if l.rec.Quarantine.MaxAge > 0 {
 			version = max(version, format.Kept)
+		}
+		if l.rec.Moved.Rows > 0 {
+			version = max(version, format.Moves)
 		}
 		if l.moved {
 			version = max(version, format.Others)
@@ -131,7 +147,7 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 	return p
 }
 
-// ledgerOf gathers what the ledger of a sink must hold.
+// ledgerOf gathers the counts that the ledger of a sink must hold.
 type ledgerOf struct {
 	rec     format.Sink
 	waiting format.Count
@@ -207,7 +223,7 @@ func (p *plan) seal(num uint64, sl *format.Slice, l *ledgerOf) {
 		sl.Chunks = c.last + 1
 		if c.last > c.at || c.tally.Rows == 0 {
 			sl.Uncounted = true
-			sl.Rows++ // how many there were stood only in what is damaged: at least one
+			sl.Rows++ // the number of rows was only in the damaged part, so at least one
 		}
 	}
 	l.sealed.Add(sl.Rows, sl.Raw)
@@ -222,7 +238,7 @@ func (p *plan) losePart(l *ledgerOf, file uint64, parts []uint64, reason string)
 		}
 		d := format.Damage{
 			FileID: format.FileID(cmp.Or(sl.Instance, p.instance, "?"), file), LastChunk: int(sl.Chunks) - 1,
-			SliceID: format.SliceID(cmp.Or(sl.Instance, p.instance, "?"), part, 0), Rows: sl.Rows, Bytes: sl.Raw, Reason: reason,
+			SliceID: format.SliceID(cmp.Or(sl.Instance, p.instance, "?"), cmp.Or(sl.Number, part), 0), Rows: sl.Rows, Bytes: sl.Raw, Reason: reason,
 		}
 		if l != nil {
 			d.SinkID = l.rec.ID

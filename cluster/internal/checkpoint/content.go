@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/driver"
 )
 
-// differError says that bytes are not those of the manifest.
+// differError says that an object's bytes differ from the manifest.
 type differError struct {
 	name      string
 	size, got int64
@@ -20,13 +20,13 @@ type differError struct {
 
 func (e *differError) Error() string {
 	if e.size == e.got {
-		return fmt.Sprintf("%s: the bytes differ from those that were saved", e.name)
+		return fmt.Sprintf("%s: the bytes differ from the saved bytes", e.name)
 	}
 	return fmt.Sprintf("%s: %d bytes were saved, and %d were read until the difference was found", e.name, e.size, e.got)
 }
 
 // verifying is a reader of a file of a manifest. It ends with a [differError] if the bytes are others, and never gives the last of
-// them: a driver that knows the size may not read on to the error or io.EOF.
+// them. A driver that knows the size may not read on to the error or io.EOF.
 type verifying struct {
 	io.ReadCloser
 	file *File
@@ -52,7 +52,7 @@ func (v *verifying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// content is a file of a folder. A disk that gives other bytes than when the manifest was made fails the transfer: the staging
+// content is a file of a folder. A disk that gives other bytes than when the manifest was made fails the transfer, because the staging
 // must not get what would not verify.
 type content struct {
 	disk vfs.FS

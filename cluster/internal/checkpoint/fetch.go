@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// DamageError says that a checkpoint is not whole: an object is missing, or does not have the bytes that were saved. It was read
+// DamageError says that a checkpoint is not whole. An object is missing, or does not have the bytes that were saved. It was read
 // several times. Other errors of Load and Fetch may pass.
 type DamageError struct {
 	// Object is its name in staging.
@@ -32,8 +32,8 @@ func (e *DamageError) Error() string {
 }
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// Load returns the manifest that an instance's record names. The error is a [*DamageError] if the object is missing or not what was
-// saved. It is another one if a newer release has saved the checkpoint, or if it is another instance's.
+// Load returns the manifest that an instance's record names. The error is a [*DamageError] if the object is missing or differs from
+// the saved one. It is a different error if a newer release saved the checkpoint, or if it belongs to another instance.
 func (s *Store) Load(ctx context.Context, instance, ref string) (Manifest, error) {
 	return s.load(ctx, instance, ref, attempts)
 }
@@ -55,7 +55,7 @@ func (s *Store) load(ctx context.Context, instance, ref string, attempts int) (m
 }
 
 // Fetch writes the files of a checkpoint to a new folder. The folder appears when everything is in it, has been verified, and is
-// durable. With an error there is none; a [*DamageError] is final.
+// durable. With an error there is none. A [*DamageError] is final.
 func (s *Store) Fetch(ctx context.Context, m Manifest, dir string) error {
 	disk, t := localdisk.Of(s.opts), s.transfer("fetch", &m, m.size())
 	if err := pebblestore.MakeFolder(disk, filepath.Clean(dir), func(partial string) error {
@@ -128,7 +128,7 @@ const attempts = 4
 func (s *Store) again(ctx context.Context, name string, attempts int, read func(context.Context, io.ReadCloser) error) (err error) {
 	for attempt := range attempts {
 		if attempt > 0 {
-			s.opts.Logger.Warn("checkpoint read repeated", "object", name, "cause", err, "next", "check the staging if it repeats")
+			s.opts.Logger.Warn("checkpoint read repeated", "object", name, "cause", err, "next", "check staging if it happens again")
 			if err := ctxio.Sleep(ctx, time.Second<<(attempt-1)); err != nil {
 				return err
 			}

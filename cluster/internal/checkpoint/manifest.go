@@ -15,12 +15,12 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// Manifest is what a checkpoint consists of.
+// Manifest lists the contents of a checkpoint.
 type Manifest struct {
-	// Instance is the one whose files they are, Epoch the one of the owner that saved them.
+	// Instance is the instance whose files they are, Epoch the epoch of the owner that saved them.
 	Instance string `json:"instance"`
 	Epoch    uint64 `json:"epoch"`
-	// Log is the ID of the instance's stream: see [changelog.Stat].
+	// Log is the ID of the instance's stream. See [changelog.Stat].
 	Log string `json:"log"`
 	// Number is the last batch that the checkpoint has.
 	Number uint64 `json:"number"`
@@ -28,13 +28,13 @@ type Manifest struct {
 	Trim changelog.Position `json:"trim"`
 	// Made is when the owner made it, by its clock. Nothing depends on it.
 	Made time.Time `json:"made,omitzero"`
-	// Unchecked says that tables among the files may be damaged. Store.Save stores no other damage than what was there already: what the
-	// disk has lost would be lost with the log in front of Trim. Set it where nothing has more than the folder.
+	// Unchecked says that tables among the files may be damaged. Store.Save stores no new damage. Data that the
+	// disk has lost would be lost with the log before Trim. Set it if no other copy has more than the folder.
 	Unchecked bool `json:"unchecked,omitempty"`
 	// Files are the files of the folder, in the order of their names. Store.Save sets them.
 	Files []File `json:"files"`
 
-	ref string // the name of the manifest's own object; empty until it is saved or loaded
+	ref string // the name of the manifest's own object, empty until it is saved or loaded
 }
 
 // File is one file of a checkpoint.
@@ -101,7 +101,7 @@ func (m *Manifest) encode() ([]byte, error) {
 
 var errNewer = errors.New("upgrade this node")
 
-// decode reads the manifest of a ref. It refuses other bytes than those that got this ref, and what a newer release has written.
+// decode reads the manifest of a ref. It refuses bytes that do not match this ref, and manifests of a newer release.
 func decode(ref string, data []byte) (Manifest, error) {
 	if objectName(prefixOf(ref), string(data)) != ref {
 		return Manifest{}, &differError{name: "the manifest"}
@@ -137,7 +137,7 @@ func (m *Manifest) check() error {
 		hash, err := hex.DecodeString(f.Hash)
 		switch {
 		case !fs.ValidPath(f.Name) || f.Name <= last || strings.Contains(f.Name, `\`):
-			return fmt.Errorf("the file %q has no place behind %q", f.Name, last)
+			return fmt.Errorf("the file %q has no place after %q", f.Name, last)
 		case f.Size < 0 || err != nil || len(hash) != sha256.Size || (f.Object == "") != (f.Size == 0):
 			return fmt.Errorf("the file %s has the object %q, the size %d and the hash %q", f.Name, f.Object, f.Size, f.Hash)
 		}

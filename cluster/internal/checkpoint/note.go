@@ -35,7 +35,7 @@ const maxRefs = 1024
 
 func noteKey(instance string) string { return "c." + instance }
 
-// parseNote reads the note of an instance, an empty one if there is none. It refuses the one of a later owner than epoch.
+// parseNote reads the note of an instance, an empty one if there is none. It refuses the note of an owner later than epoch.
 func parseNote(got changelog.Versioned, instance string, epoch uint64) (n note, err error) {
 	if got.Version == 0 {
 		return note{}, nil
@@ -68,7 +68,7 @@ func epochOf(instance, ref string) (uint64, error) {
 	return epoch, nil
 }
 
-// attemptsToNote bounds how often a note is read and written again: another write was first, what was read was old, or an answer was lost. All
+// attemptsToNote bounds how often a note is read and written again when another write was first, the read was old, or a response was lost. All
 // files of a snapshot are read again for each Save that fails.
 const attemptsToNote = 5
 
@@ -91,7 +91,7 @@ func (s *Store) rewrite(ctx context.Context, instance string, epoch uint64, chan
 	return nil
 }
 
-// rewriteOnce makes one attempt. final: the error stays.
+// rewriteOnce makes one attempt. final says that the error stays.
 func (s *Store) rewriteOnce(ctx context.Context, instance string, epoch uint64, change func(n *note) bool) (final bool, err error) {
 	got, err := s.owners.Get(ctx, noteKey(instance))
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error
 		}
 		if before.ref != "" {
 			if err := s.tidy(ctx, n, m.Instance, m.Epoch, before, nil); err != nil {
-				s.opts.Logger.Warn("old checkpoints not removed", "instance", m.Instance, "cause", err, "next", "check the right to delete in the staging")
+				s.opts.Logger.Warn("old checkpoints not removed", "instance", m.Instance, "cause", err, "next", "check that the node may delete objects in staging")
 			}
 		}
 		n.Before = before.ref
@@ -132,7 +132,7 @@ func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error
 			}
 		}
 		if more := len(n.Refs) - maxRefs; more > 0 {
-			s.opts.Logger.Warn("objects of failed checkpoints left", "instance", m.Instance, "prefix", prefixOf(n.Refs[0]), "next", "delete objects with the prefix once the instance is retired")
+			s.opts.Logger.Warn("objects of failed checkpoints left", "instance", m.Instance, "prefix", prefixOf(n.Refs[0]), "next", "when the instance is retired, delete objects with this prefix")
 			n.Refs = slices.Delete(n.Refs, 0, more)
 		}
 		written = *n
@@ -143,7 +143,7 @@ func (s *Store) note(ctx context.Context, dir string, m, before *Manifest) error
 	return s.writeCopy(dir, m.Instance, written)
 }
 
-// noteCopy is the note beside the folder of a checkpoint. It counts when the store of owners has lost its own.
+// noteCopy is the note next to the folder of a checkpoint. It counts when the store of owners has lost its note.
 type noteCopy struct {
 	Instance string `json:"instance"`
 	Note     note   `json:"note"`

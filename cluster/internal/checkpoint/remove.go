@@ -10,11 +10,11 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// Tidy deletes all checkpoints of an instance that its record cannot name any more, those of earlier owners among them. Only the owner with
-// this epoch may call it. named is the checkpoint that the record names. With nil it names none, or one that is damaged: nothing is deleted
-// then. known are others whose objects the caller knows; the manifests of the rest are read.
+// Tidy deletes all checkpoints of an instance that its record can no longer name, including checkpoints of earlier owners. Only the owner with
+// this epoch may call it. named is the checkpoint that the record names. With nil it names none, or one that is damaged. Nothing is deleted
+// then. known are others whose objects the caller knows. The manifests of the rest are read.
 //
-// An object that an earlier owner stores after that stays: one that stood still in the middle of a call.
+// An object stays if an earlier owner that stood still in the middle of a call stores it after that.
 func (s *Store) Tidy(ctx context.Context, instance string, epoch uint64, named *Manifest, known ...*Manifest) error {
 	if named == nil {
 		return nil
@@ -31,10 +31,10 @@ func (s *Store) Tidy(ctx context.Context, instance string, epoch uint64, named *
 	return nil
 }
 
-// tidy deletes what the note names and the owner's record can not, and takes it out of the note.
+// tidy deletes objects that the note lists and the owner's record cannot name, and removes them from the note.
 //
-// What this owner has noted while the record named the same checkpoint as now stays. The names of the next Save may be among it, and a deletion
-// that arrived late would hit them. The names of another owner are others, and it cannot write the record any more.
+// Objects that this owner noted while the record named the same checkpoint as now stay. They may include names of the next Save, and a deletion
+// that arrived late would hit them. Another owner uses different names, and can no longer write the record.
 func (s *Store) tidy(ctx context.Context, n *note, instance string, epoch uint64, named *Manifest, known []*Manifest) error {
 	var failed error
 	n.Refs = slices.DeleteFunc(n.Refs, func(ref string) bool {
@@ -49,7 +49,7 @@ func (s *Store) tidy(ctx context.Context, n *note, instance string, epoch uint64
 	return failed
 }
 
-// drop deletes the objects of a checkpoint that keep does not have. gone: none is left.
+// drop deletes the objects of a checkpoint that keep does not have. gone says that none is left.
 func (s *Store) drop(ctx context.Context, instance, ref string, keep *Manifest, known []*Manifest) (gone bool, err error) {
 	var m Manifest
 	if at := slices.IndexFunc(known, func(m *Manifest) bool { return m != nil && m.ref == ref }); at >= 0 {
@@ -63,7 +63,7 @@ func (s *Store) drop(ctx context.Context, instance, ref string, keep *Manifest, 
 			return false, err
 		}
 		if _, changed := errors.AsType[*differError](damage); changed {
-			s.opts.Logger.Warn("manifest of an old checkpoint damaged", "instance", instance, "object", ref, "next", "find out who changes objects of the staging")
+			s.opts.Logger.Warn("manifest of an old checkpoint damaged", "instance", instance, "object", ref, "next", "find out what changes objects in staging")
 		}
 		// Without a manifest nothing else was stored, or everything else is deleted.
 		return true, s.remove(ctx, []string{ref})
@@ -72,7 +72,7 @@ func (s *Store) drop(ctx context.Context, instance, ref string, keep *Manifest, 
 	return err == nil, err
 }
 
-// Clear deletes all checkpoints of an instance that has no rows any more, the one that its record names among them. Its last owner had this
+// Clear deletes all checkpoints of an instance that no longer has rows, including the checkpoint that its record names. Its last owner had this
 // epoch. It may be repeated, and called by several nodes at once.
 func (s *Store) Clear(ctx context.Context, instance string, epoch uint64, ref string) error {
 	var failed error
@@ -101,7 +101,7 @@ func (s *Store) Clear(ctx context.Context, instance string, epoch uint64, ref st
 	return nil
 }
 
-// Forget deletes what was noted of an instance that is retired. Another note, or none, is no error.
+// Forget deletes the note of a retired instance. A different note, or none, is no error.
 func (s *Store) Forget(ctx context.Context, instance string) error {
 	got, err := s.owners.Get(ctx, noteKey(instance))
 	if err == nil && got.Version != 0 {
@@ -113,7 +113,7 @@ func (s *Store) Forget(ctx context.Context, instance string) error {
 	return nil
 }
 
-// removeAll deletes the objects of a checkpoint that another one does not have. Its manifest goes last, so that it can be read again if this
+// removeAll deletes the objects of a checkpoint that keep does not have. Its manifest goes last, so that it can be read again if this
 // fails.
 func (s *Store) removeAll(ctx context.Context, m, keep *Manifest) error {
 	gone := without(m.objects(), keep.objects())

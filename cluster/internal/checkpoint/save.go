@@ -22,20 +22,20 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 )
 
-// Save stores the files of a folder and a manifest of them. m says what the folder holds. ref is for the owner's record.
+// Save stores the files of a folder and a manifest of them. m describes the folder. ref is for the owner's record.
 //
 // before is the checkpoint that the record names now, as Save or Load returned it, and nil if there is none. Files that it has are
-// not stored again. It stays whole: when the record names the new one, call Tidy, or leave that to the next Save. A before that
+// not stored again. It stays whole. When the record names the new one, call Tidy, or leave that to the next Save. A before that
 // the record does not name is a mistake by which Save may delete the checkpoint that it does name.
 //
-// A staging that fails now and then does not end Save: each object is stored again, for some seconds.
+// A staging that fails now and then does not end Save. Each object is stored again, for some seconds.
 //
 // Tables that are stored are given to Options.Check first, unless m.Unchecked is set. Its error ends Save.
 //
-// The caller owns the instance with the epoch of m. One that has lost it and does not know yet stores objects that nobody names, and deletes
+// The caller owns the instance with the epoch of m. A caller that has lost it without knowing stores objects that no record names, and deletes
 // nothing that its adopter needs. It gets [changelog.ErrFenced] when the adopter has saved, tidied or cleared anything.
 //
-// Save keeps a copy of the note beside the folder, DIR.objects. Pass the same dir each time.
+// Save keeps a copy of the note next to the folder, DIR.objects. Pass the same dir each time.
 func (s *Store) Save(ctx context.Context, dir string, m Manifest, before *Manifest) (saved Manifest, ref string, err error) {
 	dir = filepath.Clean(dir)
 	if err := s.save(ctx, dir, &m, before); err != nil {
@@ -108,7 +108,7 @@ func (s *Store) put(ctx context.Context, name string, c driver.Content) (err err
 	began := time.Now()
 	for attempt := range attemptsToPut {
 		if attempt > 0 {
-			s.opts.Logger.Warn("checkpoint write repeated", "object", name, "cause", err, "next", "check the staging if it repeats")
+			s.opts.Logger.Warn("checkpoint write repeated", "object", name, "cause", err, "next", "check staging if it happens again")
 			if ctxio.Sleep(ctx, 50*time.Millisecond<<attempt) != nil {
 				return err
 			}
@@ -175,7 +175,7 @@ func (f *File) hash(ctx context.Context, disk vfs.FS, dir string) error {
 	return nil
 }
 
-// name gives each file its object, and returns those that are not stored yet and their bytes. stored are the files of the checkpoint
+// name gives each file its object, and returns the files that are not stored yet and their bytes. stored are the files of the checkpoint
 // before by name.
 func (m *Manifest) name(before string, stored map[string]File) (added []File, size int64) {
 	for i := range m.Files {

@@ -37,14 +37,14 @@ type Options struct {
 type disk = localdisk.Disk
 
 // Store keeps checkpoints in a staging. All methods may be called concurrently, but an instance is saved by one caller at a time.
-// It has no state of its own.
+// It is stateless.
 type Store struct {
 	staging driver.Staging
 	owners  changelog.Owners
 	opts    Options
 }
 
-// New returns a store of checkpoints in a staging, which notes in the store of owners what it has there. It makes no call.
+// New returns a store of checkpoints in a staging, which notes its objects in the store of owners. It makes no call.
 func New(staging driver.Staging, owners changelog.Owners, o Options) *Store {
 	o.Parallel = cmp.Or(o.Parallel, 4)
 	o.CallTimeout = cmp.Or(o.CallTimeout, 5*time.Minute)
@@ -52,7 +52,7 @@ func New(staging driver.Staging, owners changelog.Owners, o Options) *Store {
 	return &Store{staging, owners, o}
 }
 
-// object describes an object for the staging. Each is a file of its own, because a driver may keep the slices of one file in one
+// object describes an object for the staging. Each is a separate file, because a driver may keep the slices of one file in one
 // place that is rewritten with each of them.
 func object(name string) driver.Object {
 	return driver.Object{ID: name, FileID: name, SinkID: "cluster/checkpoint"}
@@ -110,6 +110,6 @@ const tellEvery = 10 * time.Second
 func (t *transfer) add(n int) {
 	done, passed, told := t.done.Add(int64(n)), int64(time.Since(t.begin)), t.told.Load()
 	if passed-told >= int64(tellEvery) && t.told.CompareAndSwap(told, passed) {
-		t.log.Info("checkpoint under way", "bytes", done, "of", t.total)
+		t.log.Info("checkpoint in progress", "bytes", done, "of", t.total)
 	}
 }

@@ -60,7 +60,7 @@ func TestSaveAndFetch(t *testing.T) {
 	}
 }
 
-// Only the files that are new are stored, and the manifest in front of them, by which they are found after a crash.
+// Only the files that are new are stored, and before them the manifest, by which they are found after a crash.
 func TestSaveStoresWhatIsNew(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
 	s := newStore(staging, disk, checkpoint.Options{})
@@ -111,7 +111,7 @@ func (s backwards) Delete(ctx context.Context, objs ...driver.Object) error {
 	return s.Staging.Delete(ctx, objs...)
 }
 
-// A Clear that fails can be repeated by one who has the note alone.
+// A Clear that fails can be repeated by a node that only has the note.
 func TestClearDeletesTheManifestLast(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
 	var deletes int
@@ -143,7 +143,7 @@ func TestClearDeletesTheManifestLast(t *testing.T) {
 	}
 }
 
-// A checkpoint that could not be loaded is still the one that the record names.
+// A checkpoint that could not be loaded is still named by the record.
 func TestSaveWithoutBeforeDeletesNothing(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
 	s := newStore(staging, disk, checkpoint.Options{})
@@ -164,7 +164,7 @@ func TestSaveWithoutBeforeDeletesNothing(t *testing.T) {
 	}
 }
 
-// The folder of a node outlives an instance of which it was fenced. The adopter may use what is noted there.
+// The folder of a node outlives an instance of which it was fenced. The adopter may use the objects noted there.
 func TestSaveLeavesObjectsOfAnotherInstanceAlone(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
 	s := newStore(staging, disk, checkpoint.Options{})
@@ -298,7 +298,7 @@ func TestProgressIsLogged(t *testing.T) {
 		write(t, disk, snapshot, all)
 		o := checkpoint.Options{Parallel: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		save(t, newStore(staging, disk, o), 8, nil)
-		if n := strings.Count(log.String(), "under way"); n != 2 || !strings.Contains(log.String(), "bytes=300 of=700") {
+		if n := strings.Count(log.String(), "in progress"); n != 2 || !strings.Contains(log.String(), "bytes=300 of=700") {
 			t.Errorf("in 32 s the progress was logged %d times: %s", n, &log)
 		}
 		for _, want := range []string{"checkpoint saved", "stored_files=7", "stored_bytes=700", "took=32s", "number=8"} {
@@ -309,7 +309,7 @@ func TestProgressIsLogged(t *testing.T) {
 	})
 }
 
-// drain is a staging that reads what it gets and gives zeros.
+// drain is a staging that discards its input and returns zeros.
 type drain struct{ size int64 }
 
 func (drain) Put(_ context.Context, _ driver.Object, src driver.Content) error {
@@ -371,8 +371,8 @@ func (d *noted) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return d.FS.Open(name, opts...)
 }
 
-// A process reads a table to save it, and not again while it stays as it is. It does not rely on what another process has saved under
-// that name: the disk may have been replaced by an older copy, which goes on with other tables.
+// A process reads a table to save it, and not again while it stays as it is. It does not rely on a table that another process has saved under
+// that name, because the disk may have been replaced by an older copy, which continues with other tables.
 func TestTablesAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, staging := vfs.NewMem(), buffertest.NewMemory()

@@ -23,8 +23,8 @@ type checkpointer struct {
 
 // run makes a checkpoint whenever one is due, until ctx ends.
 func (c *checkpointer) run(ctx context.Context) {
-	defer c.log.room.unbound()                       // nobody else makes room
-	_ = c.folder.disk.RemoveAll(c.folder.snapshot()) // of a process before: its tables keep room that the local level gives back
+	defer c.log.room.unbound()                       // no other code makes room
+	_ = c.folder.disk.RemoveAll(c.folder.snapshot()) // of an earlier process, whose tables keep room that the local level gives back
 	if err := c.tidy(ctx); err != nil && ctx.Err() == nil {
 		c.opts.Logger.Warn("objects of an earlier owner left", "cause", err, "next", "none; the next checkpoint removes them")
 	}
@@ -66,11 +66,11 @@ func (c *checkpointer) due(ctx context.Context, trimmed bool) (bool, error) {
 //
 //	snapshot     has batch n
 //	release of n an adopter must not find batches that callers may repeat
-//	save         objects of which nobody but the note of package checkpoint knows yet
-//	update       the record names the checkpoint. This fails for a fenced owner, who has trimmed nothing then
+//	save         objects that only the note of package checkpoint lists yet
+//	update       the record names the checkpoint. This fails for a fenced owner, which has trimmed nothing by then
 //	note         a record of the log says so: no other owner had opened the log when the record was written
-//	trim         up to the batch from which the log is read behind the checkpoint
-//	tidy         removes the checkpoint before, and what attempts that failed have left
+//	trim         up to the batch from which the log is read after the checkpoint
+//	tidy         removes the previous checkpoint, and the objects of failed attempts
 //
 // After a failure all begins again, with another snapshot.
 func (c *checkpointer) make(ctx context.Context) error {
@@ -112,8 +112,8 @@ func (c *checkpointer) make(ctx context.Context) error {
 	before := c.last
 	c.last, c.known = &m, true
 	c.checkpointed.Store(&made)
-	// What is in a full log cannot be noted before it is trimmed. The record alone suffices: whoever adopts the instance replaces it and
-	// so knows the checkpoint.
+	// A full log accepts no note of the checkpoint before it is trimmed. The record alone suffices, because a node that adopts the instance
+	// replaces the record, and so knows the checkpoint.
 	if err := c.log.checkpointed(ctx, at.Number); err != nil && !errors.Is(err, changelog.ErrFull) {
 		return fmt.Errorf("note the checkpoint in the log: %w", err)
 	}
@@ -145,7 +145,7 @@ func (c *checkpointer) load(ctx context.Context) error {
 		}
 	case errors.As(err, &damage):
 		// The next one does without it. What is left of it stays in staging.
-		c.opts.Logger.Warn("last checkpoint damaged", "instance", c.keeper.Instance(), "cause", err, "next", "find out who deletes or changes objects of the staging")
+		c.opts.Logger.Warn("last checkpoint damaged", "instance", c.keeper.Instance(), "cause", err, "next", "find out what deletes or changes objects in staging")
 	default:
 		return err
 	}

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ const drains = 2
 type drainer struct {
 	dir   string // each instance has a folder in it
 	opts  Options
-	own   *Instance // of the node, to which rejected records move
+	own   *Instance // of the node, to which rejected records and files move
 	slots chan struct{}
 
 	mu   sync.Mutex
@@ -42,7 +43,7 @@ type oldRecord struct {
 	version changelog.Version
 }
 
-// newDrainer removes what an earlier process has left in the folder. It held none of the instances any more.
+// newDrainer removes the files that an earlier process left in the folder. That process no longer held any of the instances.
 func newDrainer(dir string, opts Options) (*drainer, error) {
 	d := &drainer{dir: dir, opts: opts, slots: make(chan struct{}, drains), jobs: map[*drainage]*forebay.Engine{}}
 	return d, d.disk().RemoveAll(dir)
@@ -51,11 +52,11 @@ func newDrainer(dir string, opts Options) (*drainer, error) {
 func (d *drainer) disk() vfs.FS { return localdisk.Of(d.opts.Engine.Buffer) }
 
 // Drain moves all rows of an adopted instance to their tables, under the ids of its owner, and then deletes its log and its checkpoints.
-// It is what [changelog.Adopt] calls. It goes on until that is done, ctx ends, or the instance needs an operator, in which
-// case the record says [changelog.Damaged] and everything is kept. Whoever adopts the instance after that goes on with what the record and
-// the log say: nothing depends on the folder that the adopter before had.
+// [changelog.Adopt] calls it. It continues until that is done, ctx ends, or the instance needs an operator, in which
+// case the record says [changelog.Damaged] and everything is kept. The next adopter continues with the state in the record and
+// the log. Nothing depends on the folder of the previous adopter.
 //
-// Two instances are drained at once, the others wait for their turn. An instance whose tables refuse its rows until somebody
+// Two instances are drained at once, the others wait for their turn. An instance whose tables refuse its rows until an operator
 // fixes the cause gives up its turn.
 func (i *Instance) Drain(ctx context.Context, k *changelog.Keeper) { i.drainer.drain(ctx, k) }
 
@@ -77,7 +78,7 @@ func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
 		if errors.Is(k.Err(), changelog.ErrFenced) {
 			withdrawLogs(k, d.opts)
 		}
-		job.log.Warn("instance no longer drained by this node", "cause", err)
+		job.log.Warn("instance no longer drained by this node", "cause", err, "next", "another node adopts the instance, unless its log or checkpoint lost data")
 		return
 	}
 	job.log.Info("adopted instance drained", "after", time.Since(began))
@@ -90,7 +91,7 @@ type drainage struct {
 	dir     string
 	adopted time.Time
 	free    func()    // gives up the turn
-	arrived bool      // the rejected records are in the quarantines of this node
+	arrived bool      // the rejected records and files belong to the instance of this node
 	cut     bool      // a checkpoint has shortened the log
 	notCut  time.Time // when the last attempt to shorten the log failed
 	log     *slog.Logger
@@ -158,7 +159,7 @@ func (d *drainage) retry(ctx context.Context, text string, try func() error) err
 	})
 }
 
-// move restores the instance and moves its rows to their tables. Each call starts over: what a call before has done is in the log.
+// move restores the instance and moves its rows to their tables. Each call starts over. The work of an earlier call is in the log.
 // Nothing outside begins before the log has a marker of the engine, which appends one when it is opened.
 func (d *drainage) move(ctx context.Context) error {
 	if err := d.disk().RemoveAll(d.dir); err != nil {
@@ -174,7 +175,7 @@ func (d *drainage) move(ctx context.Context) error {
 	log := newLog(d.opts.Log, d.k, d.opts.Node, d.log)
 	defer log.close()
 	defer context.AfterFunc(ctx, func() { log.end(context.Cause(ctx)) })()
-	log.begun = func(ctx context.Context, end changelog.LogEnd) error { // nothing of this node is behind it yet
+	log.begun = func(ctx context.Context, end changelog.LogEnd) error { // nothing of this node is after it yet
 		if d.k.Owner().Adopted != nil {
 			return nil
 		}
@@ -192,7 +193,7 @@ func (d *drainage) move(ctx context.Context) error {
 		o.OnDamage = onDamage
 	}
 	e, err := forebay.Open(d.dir, o)
-	if err == nil && d.k.Owner().GivenUp { // that does not hold for what is damaged later
+	if err == nil && d.k.Owner().GivenUp { // it does not apply to later damage
 		if err = d.k.Update(ctx, func(o *changelog.Owner) { o.GivenUp = false }); err != nil {
 			err = errors.Join(err, e.Close())
 		}
@@ -207,7 +208,7 @@ func (d *drainage) move(ctx context.Context) error {
 	stop()
 	if errors.Is(err, errCut) {
 		if failed := (&checkpointer{Instance: i, store: d.opts.checkpoints()}).make(flushing); failed != nil {
-			d.log.Warn("log of the adopted instance not cut", "cause", failed, "again", cutPause, "next", "check that the staging responds")
+			d.log.Warn("log of the adopted instance not cut", "cause", failed, "again", cutPause, "next", "check that staging responds")
 			d.cut, d.notCut = false, time.Now()
 		} else {
 			d.log.Info("log of the adopted instance cut")
@@ -217,15 +218,15 @@ func (d *drainage) move(ctx context.Context) error {
 	if err := errors.Join(err, e.Close()); err != nil {
 		return err
 	}
-	// Whoever reads the log alone sees that it has ended. Nothing depends on it: a log that is full cannot say so.
+	// Whoever reads the log alone sees that it has ended. Nothing depends on it, because a log that is full cannot say so.
 	if err := log.appender.Finish(ctx); err != nil {
 		d.log.Debug("end of a drained log not noted", "cause", err)
 	}
 	return nil
 }
 
-// checkpoints makes checkpoints of an adopted instance whose log is short of room, until stop is called. The instance takes no rows, but
-// what is done with those that it has is written to its log.
+// checkpoints makes checkpoints of an adopted instance whose log is short of room, until stop is called. The instance accepts no rows, but
+// the processing of its rows is written to its log.
 func (d *drainage) checkpoints(ctx context.Context, i *Instance) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	every := int64(math.MaxInt64)
@@ -244,14 +245,19 @@ func (d *drainage) checkpoints(ctx context.Context, i *Instance) (stop func()) {
 	return func() { cancel(); background.Wait() }
 }
 
-// empty returns when all rows are in their tables, nothing of them is left in staging, and everybody knows it.
+// empty returns when all rows are in their tables or have moved to the instance of this node, and all nodes know it.
 func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
 	adoption, err := d.opts.Adopt(d.k.Instance(), d.k.Owner().Epoch, e)
 	if err != nil {
 		return err
 	}
 	defer adoption.Close()
-	if d.k.Owner().MovedTo != "" {
+	// An adopter before may have kept the files from being imported.
+	moved := d.k.Owner().MovedTo != ""
+	if err := e.Buffer().EndDeparture(ctx, moved); err != nil {
+		return err
+	}
+	if moved {
 		adoption.RejectsMoved()
 	}
 	if err := d.flush(ctx, e, adoption); err != nil {
@@ -260,33 +266,43 @@ func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
 	return adoption.Finish(ctx)
 }
 
-// flush returns when all rows are in their tables and nothing of them is left in staging.
+// flush returns when all rows are in their tables and staging is empty, or when the remaining files have moved to the instance of this node.
 func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adoption) error {
 	held := &backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: time.Minute}
 	for {
 		if err := adoption.Follow(ctx); err != nil {
 			return err
 		}
-		err := e.FlushAll(ctx)
-		now := e.Stats() // one moment: a replay makes a row of a rejected record
+		flushing, end := context.WithTimeout(ctx, importPatience)
+		err := e.FlushAll(flushing)
+		end()
+		now := e.Stats() // one moment, because a replay makes a row of a rejected record
+		refused, waits := errors.AsType[*buffer.HeldError](err)
+		switch {
+		case ctx.Err() != nil:
+			return cmp.Or(err, context.Cause(ctx))
+		case err != nil && !waits && flushing.Err() == nil:
+			return err
+		}
 		wait := settle
-		switch refused, ok := errors.AsType[*buffer.HeldError](err); {
-		case ok && ctx.Err() == nil:
+		if waits && staged(now) || settled(now) {
+			moved, failed := d.moveRest(ctx, e, adoption)
+			if moved && failed == nil {
+				return nil
+			}
+			err = errors.Join(err, failed)
+			if !waits || failed != nil {
+				// Its log is all that has them.
+				d.free()
+				wait = held.NextBackOff()
+				d.log.Warn("rest of the adopted instance not moved", "records", rejected(now), "cause", err, "again", wait,
+					"next", "replay or discard records, repair the tables that refuse rows, or raise the named limit")
+			}
+		}
+		if waits && wait == settle && (refused.Attempt > 0 || flushing.Err() == nil) { // else uploads continue
 			d.free()
 			wait = held.NextBackOff()
 			d.log.Warn("table refuses rows of the adopted instance", "sink", refused.SinkID, "cause", err, "again", wait, "next", "repair the table; the rows wait in staging")
-		case err != nil:
-			return err
-		case settled(now):
-			moved, err := d.moveRejects(ctx, e, adoption)
-			if moved && err == nil {
-				return nil
-			}
-			// Its log is all that has them.
-			d.free()
-			wait = held.NextBackOff()
-			d.log.Warn("rejected records of the adopted instance not moved",
-				"records", rejected(now), "cause", err, "again", wait, "next", "replay or discard records, or raise the limits of the quarantine")
 		}
 		if wait != settle && d.cuts(ctx) {
 			return errCut
@@ -324,10 +340,29 @@ func (d *drainage) cuts(ctx context.Context) bool {
 // empty log.
 const cutPart = 64
 
+// importPatience is how long the tables have to take the rows of an adopted instance, until its files move to the instance of the adopter. A file
+// whose table refuses it until an operator acts moves at once.
+const importPatience = time.Minute
+
+// staged reports whether nothing but files that wait for their import is left, with all of their slices in staging.
+func staged(s forebay.Stats) bool {
+	for _, sink := range s.Sinks {
+		if sink.Slices[buffer.SliceWriting]+sink.Slices[buffer.SliceUploading]+sink.Slices[buffer.SliceImported] > 0 {
+			return false
+		}
+		for _, f := range sink.Files {
+			if f.FinishedAt.IsZero() && f.State != buffer.FileImporting {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // settle is how long flush waits before it looks again whether the staged objects of imported files are deleted.
 const settle = 250 * time.Millisecond
 
-// settled reports whether no file is under way and no slice is left, in the local level or in staging.
+// settled reports whether no file is in progress and no slice is left, in the local level or in staging.
 func settled(s forebay.Stats) bool {
 	for _, sink := range s.Sinks {
 		for _, n := range sink.Slices {
@@ -352,7 +387,7 @@ func rejected(s forebay.Stats) (records int64) {
 	return records
 }
 
-// clear deletes what a drained instance has outside of the nodes. It may be repeated, also by several nodes at once: nobody makes
+// clear deletes the data of a drained instance outside of the nodes. It may be repeated, even by several nodes at once, because no node creates
 // an instance of this name again.
 func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner) error {
 	if err := d.opts.checkpoints().Clear(ctx, instance, o.Epoch, o.Checkpoint); err != nil {
@@ -362,11 +397,11 @@ func (d *drainer) clear(ctx context.Context, instance string, o changelog.Owner)
 }
 
 // keepRetired is how long the record of a retired instance stays. An operator can look it up, and a log that a fenced owner creates late is
-// deleted when a node starts. It is not what keeps the owners of such instances away: see [changelog.Forget].
+// deleted when a node starts. It is not what keeps the owners of such instances away. See [changelog.Forget].
 const keepRetired = 7 * 24 * time.Hour
 
 // forgetAfter is how long this process must have seen such a record. When the store of owners was put back to an older state, it has records that
-// are old at once, and lacks those of instances that began later. Their nodes have this much time to come and write them again.
+// are old at once, and lacks the records of instances that began later. Their nodes have this much time to come and write them again.
 const forgetAfter = time.Hour
 
 // forget deletes records of instances that have been retired for long, and what package checkpoint has noted of them. retired are all that
@@ -397,21 +432,21 @@ func (d *drainer) forget(ctx context.Context, retired []changelog.Versioned) err
 	return nil
 }
 
-// sweepEvery is how often a node looks for instances that nobody retires.
+// sweepEvery is how often a node looks for instances that no node retires.
 const sweepEvery = time.Minute
 
-// sweep retires the instances whose adopter died after they were drained and before their logs were deleted, until ctx ends. Nobody
-// adopts those. One that another node is about to retire may be among them, which does no harm.
+// sweep retires the instances whose adopter died after they were drained and before their logs were deleted, until ctx ends. No node
+// adopts these instances. An instance that another node is about to retire may be among them, which does no harm.
 //
-// Once it also deletes logs of instances that were retired before: a fenced owner that stood still may have created one after that, and died.
+// Once it also deletes logs of instances that were retired before, because a fenced owner that stood still may have created one after that, and died.
 func (d *drainer) sweep(ctx context.Context) {
 	warned := false
-	var late map[string]changelog.Owner // nil: the retired instances are not known yet
+	var late map[string]changelog.Owner // nil if the retired instances are not known yet
 	for ctx.Err() == nil {
 		retired, err := d.sweepOnce(ctx)
 		if retired != nil {
 			if err := d.endArrivals(ctx, d.own.engine, d.own.keeper.Instance(), retired); err != nil && ctx.Err() == nil {
-				d.opts.Logger.Warn("move of rejected records not ended", "cause", err, "next", "it is retried until it succeeds")
+				d.opts.Logger.Warn("move of rejected records and files not ended", "cause", err, "next", "it is retried automatically")
 			}
 		}
 		if late == nil {
@@ -426,7 +461,7 @@ func (d *drainer) sweep(ctx context.Context) {
 		}
 		if err != nil && !warned && ctx.Err() == nil {
 			warned = true
-			d.opts.Logger.Warn("log and checkpoint of a drained instance left", "cause", err, "next", "it is retried until it succeeds")
+			d.opts.Logger.Warn("log and checkpoint of a drained instance left", "cause", err, "next", "it is retried automatically")
 		}
 		select {
 		case <-time.After(sweepEvery):

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// inWorld runs a test with nodes a, b and c. The process of a has a checkpoint and rows behind it, b runs, c does not.
+// inWorld runs a test with nodes a, b and c. The process of a has a checkpoint and rows after it, b runs, c does not.
 func inWorld(t *testing.T, play func(w *world, a, b, c *worldNode)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -33,7 +33,7 @@ func inWorld(t *testing.T, play func(w *world, a, b, c *worldNode)) {
 	})
 }
 
-// settle waits until all instances but those that run are retired and the rows of those are in the table, and checks the table. No log of a
+// settle waits until all instances but the running ones are retired and the rows of the latter are in the table, and checks the table. No log of a
 // retired instance may be left.
 func (w *world) settle() {
 	w.Helper()
@@ -50,6 +50,9 @@ func (w *world) settle() {
 			}
 		}
 		return true
+	})
+	w.await("no record and no file arrives", func() bool {
+		return !slices.ContainsFunc(w.nodes, func(n *worldNode) bool { return n.runs != nil && len(n.runs.opened().Engine().Buffer().Arrivals()) > 0 })
 	})
 	for _, n := range w.nodes {
 		if n.runs == nil {
@@ -68,7 +71,7 @@ func (w *world) settle() {
 	}
 }
 
-// A node is killed and its disk is lost. Another one adopts its instance: all acknowledged rows are in the table once, and nothing is left
+// A node is killed and its disk is lost. A second node adopts its instance. All acknowledged rows are in the table once, and nothing is left
 // of the instance.
 func TestDrain(t *testing.T) {
 	inWorld(t, func(w *world, a, b, _ *worldNode) {
@@ -99,7 +102,7 @@ func TestDrain(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second) // the rows of b are imported, and its slices are deleted
 		for _, o := range w.mem.Objects() {
-			// A checkpoint in which a was interrupted leaves objects that nobody names.
+			// A checkpoint in which a was interrupted leaves objects that no record names.
 			if !strings.HasPrefix(o.ID, "ckpt-") || slices.Contains(named, o.ID) {
 				t.Errorf("object %s is left", o.ID)
 			}
@@ -110,7 +113,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// The adopter is killed in front of each of its calls. It comes back, or another node adopts the instance then. Each rejected record is in one
+// The adopter is killed before each of its calls. It restarts, or another node adopts the instance then. Each rejected record is in one
 // quarantine at the end.
 func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 	for n, done := 0, false; !done; n++ {
@@ -161,8 +164,8 @@ func TestDrainIsTakenOverAtEachStep(t *testing.T) {
 	}
 }
 
-// What an instance lacks that it had, and whether another replica or a later attempt has it. If nobody has it the record says so, everything
-// is kept, and nobody adopts the instance again. All other instances go on.
+// The loss of an instance, and whether another replica or a later attempt has the data. If none has it the record says so, everything
+// is kept, and no node adopts the instance again. All other instances continue.
 func TestDrainFindsDamage(t *testing.T) {
 	hole := func(w *world, name string, replicas ...int) {
 		stat, err := w.log.Stat(w.Context(), name)
@@ -213,7 +216,7 @@ func TestDrainFindsDamage(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inWorld(t, func(w *world, a, b, _ *worldNode) {
 				name := a.runs.opened().Keeper().Instance()
-				if err := a.runs.opened().Keeper().Beat(w.Context()); err != nil { // the record says what was released
+				if err := a.runs.opened().Keeper().Beat(w.Context()); err != nil { // the record has the released number
 					t.Fatal(err)
 				}
 				a.kill(nil, true)
@@ -242,7 +245,7 @@ func TestDrainFindsDamage(t *testing.T) {
 	}
 }
 
-// An owner that is lost in front of its first batch leaves an instance without anything.
+// An owner that is lost before its first batch leaves an instance without anything.
 func TestDrainOfNothing(t *testing.T) {
 	inWorld(t, func(w *world, _, _, c *worldNode) {
 		killed := make(chan struct{})
@@ -259,7 +262,7 @@ func TestDrainOfNothing(t *testing.T) {
 	})
 }
 
-// A damaged instance is drained when what it lacked is back and an operator readmits it.
+// A damaged instance is drained when its missing data is back and an operator readmits it.
 func TestDrainOfAReadmittedInstance(t *testing.T) {
 	inWorld(t, func(w *world, a, _, _ *worldNode) {
 		name := a.runs.opened().Keeper().Instance()
@@ -279,11 +282,11 @@ func TestDrainOfAReadmittedInstance(t *testing.T) {
 	})
 }
 
-// An instance whose log is gone for good ends when an operator makes a new log and has its record forget the one before.
+// An instance whose log is permanently gone ends when an operator makes a new log and has its record forget the one before.
 func TestDrainOfAReadmittedInstanceWithoutLog(t *testing.T) {
 	inWorld(t, func(w *world, a, _, _ *worldNode) {
 		name := a.runs.opened().Keeper().Instance()
-		if err := a.runs.opened().Engine().FlushAll(w.Context()); err != nil { // as the operator does with what is left of its disk
+		if err := a.runs.opened().Engine().FlushAll(w.Context()); err != nil { // as the operator does with the rest of its disk
 			t.Fatal(err)
 		}
 		a.kill(nil, true)
@@ -330,7 +333,7 @@ func (c content) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// A table refuses rows until somebody fixes it. Instances whose rows wait for that give up their turn.
+// A table refuses rows until an operator repairs it. More instances than are drained at once do not wait for that. Their files move.
 func TestDrainOfRefusedRows(t *testing.T) {
 	inWorld(t, func(w *world, a, b, c *worldNode) {
 		var repaired atomic.Bool
@@ -350,18 +353,31 @@ func TestDrainOfRefusedRows(t *testing.T) {
 			names = append(names, n.runs.opened().Keeper().Instance())
 			n.kill(nil, true)
 		}
-		w.await("all three are being drained", func() bool {
+		w.await("all three are retired", func() bool {
 			records := w.records()
-			return !slices.ContainsFunc(names, func(name string) bool { return records[name].State != changelog.Draining })
+			return !slices.ContainsFunc(names, func(name string) bool { return records[name].State != changelog.Retired })
 		})
 		repaired.Store(true)
 		w.settle()
 	})
 }
 
-// A table refuses the rows of a lost instance. The adopter does not keep what the owner has written: it makes a checkpoint of what waits, cuts the log
-// and opens it again once, so that servers can give back its room. It is killed in front of each of its calls, and the next adopter continues.
-// Each row is in the table once when the table takes rows again.
+// startBesideAFullNode starts c, and b again with engines that have no room for the files that c is about to get.
+func (w *world) startBesideAFullNode(b, c *worldNode) (*worldProcess, *Instance) {
+	w.Helper()
+	w.checkpointBytes, w.size = 1<<20, 200
+	p := c.start()
+	i := p.opened()
+	w.sinkBytes = 4 << 10
+	b.stop()
+	b.start()
+	b.runs.opened()
+	return p, i
+}
+
+// A table refuses the rows of a lost instance, and the adopter has no room for its files. It does not keep the owner's log. It makes
+// a checkpoint of the waiting rows, cuts the log and opens it again once, so that servers can free its space. It is killed before each of
+// its calls, and the next adopter continues. Each row is in the table once when the table accepts rows again.
 func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
 	first, step := casetest.Steps(t)
 	for n, done := first, false; !done; n += step {
@@ -370,9 +386,7 @@ func TestDrainOfRefusedRowsCutsTheLog(t *testing.T) {
 				other := a.runs.opened().Keeper().Instance()
 				a.kill(nil, true) // so that b adopts the instance of c
 				w.await("the instance of a is retired", func() bool { return w.records()[other].State == changelog.Retired })
-				w.checkpointBytes, w.size = 1<<20, 200
-				p := c.start()
-				i := p.opened()
+				p, i := w.startBesideAFullNode(b, c)
 				name := i.Keeper().Instance()
 				var repaired atomic.Bool
 				refuses := func(call string) error {
@@ -455,9 +469,7 @@ func TestDrainCutsTheLogAfterAFailure(t *testing.T) {
 		other := a.runs.opened().Keeper().Instance()
 		a.kill(nil, true) // so that b adopts the instance of c
 		w.await("the instance of a is retired", func() bool { return w.records()[other].State == changelog.Retired })
-		w.checkpointBytes, w.size = 1<<20, 200
-		p := c.start()
-		i := p.opened()
+		p, i := w.startBesideAFullNode(b, c)
 		name := i.Keeper().Instance()
 		var repaired atomic.Bool
 		refuses := func(call string) error {
@@ -493,7 +505,7 @@ func TestDrainCutsTheLogAfterAFailure(t *testing.T) {
 	})
 }
 
-// An owner can make no checkpoint, so that its log has no more room, and is lost. Its adopter trims the log for what it has to write.
+// An owner can make no checkpoint, so that its log has no more room, and is lost. Its adopter trims the log for its own writes.
 func TestDrainOfAFullLog(t *testing.T) {
 	inWorld(t, func(w *world, a, _, c *worldNode) {
 		w.log.MaxBytes = 64 << 10 // of streams that are created now

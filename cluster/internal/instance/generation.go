@@ -15,23 +15,23 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// isLogLost reports whether an error says that a log is gone or lacks what it had, and not that another owner has gone on with it.
+// isLogLost reports whether an error says that a log is gone or lacks earlier entries, and not that another owner has continued it.
 func isLogLost(err error) bool {
 	return !errors.Is(err, changelog.ErrFenced) &&
 		(errors.Is(err, changelog.ErrMissing) || errors.Is(err, changelog.ErrWentBack) || errors.Is(err, changelog.ErrHole))
 }
 
-// beginLog makes a log of the next generation, which begins behind what the folder holds. Every acknowledged row is there: it was
+// beginLog makes a log of the next generation, which begins after the last batch of the folder. Every acknowledged row is there, because it was
 // acknowledged when it was on the disk and in the log, and only the log has lost it. The order of the steps keeps this so, whichever of
 // them is the last one of this process:
 //
-//	new log     nobody knows it. The next process finds it empty and takes it
+//	new log     no record names it. The next process finds it empty and takes it
 //	checkpoint  of the closed engine. The note of package checkpoint alone has it
 //	record      has generation, log and checkpoint in one step. This fails for a fenced owner
-//	old log     is deleted. Nobody reads it any more
+//	old log     is deleted. It is no longer read
 //
-// It is the owner of the instance alone who may do this, and only with a disk that has everything: an adopter does not know what the log
-// has lost. cause is what is wrong with the log, and part of the error if the disk does not have everything either.
+// Only the owner of the instance may do this, and only with a disk that has everything, because an adopter does not know which batches the log
+// has lost. cause is the error of the log, and part of the error if the disk does not have everything either.
 func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err error) {
 	owner := i.keeper.Owner()
 	noted, err := i.folder.damage(i.keeper.Instance())
@@ -67,11 +67,11 @@ func (i *Instance) beginLog(ctx context.Context, have found, cause error) (err e
 		return err
 	}
 	i.opts.Logger.Warn("log of the instance lost", "instance", i.keeper.Instance(),
-		"generation", owner.Generation, "batch", have.mark.Number, "cause", cause, "next", "find out who deletes streams or restores servers")
+		"generation", owner.Generation, "batch", have.mark.Number, "cause", cause, "next", "find out what deleted the stream or restored a server")
 	return i.nameLog(ctx, owner, have.mark.Number, cause, false, nil)
 }
 
-// createLog creates the next log behind the generation of owner, which it raises, and returns its ID.
+// createLog creates the next log after the generation of owner, which it raises, and returns its ID.
 func (i *Instance) createLog(ctx context.Context, owner *changelog.Owner) (id string, err error) {
 	err = retry(ctx, i.opts, "a new log of the instance cannot be created", func() error {
 		for { // one that has entries was used, and the record has lost that
@@ -95,7 +95,7 @@ func (i *Instance) createLog(ctx context.Context, owner *changelog.Owner) (id st
 }
 
 // nameLog stores a checkpoint of the folder, whose last batch has a number, and names it in the record together with the log of owner, in one
-// step with what also changes. whole: the checkpoint before is damaged, and no object of it is used again.
+// step with what also changes. whole says that the checkpoint before is damaged, and no object of it is used again.
 func (i *Instance) nameLog(ctx context.Context, owner changelog.Owner, number uint64, cause error, whole bool, also func(*changelog.Owner)) error {
 	dir, name := i.folder.snapshot(), i.keeper.Instance()
 	var ref string
@@ -140,16 +140,16 @@ func withdrawLogs(k *changelog.Keeper, o Options) {
 		withdraw(k.Instance(), k.Owner(), o)
 		return
 	}
-	owner, err := record(ctx, o.Owners, k.Instance()) // may be an old one: then the next start of a node deletes them
+	owner, err := record(ctx, o.Owners, k.Instance()) // may be an old one. Then the next start of a node deletes them
 	if err == nil && (owner.State == changelog.Drained || owner.State == changelog.Retired) {
 		err = deleteLogs(ctx, o.Log, k.Instance(), owner)
 	}
 	if err != nil {
-		o.Logger.Warn("unused log left on the servers", "instance", k.Instance(), "cause", err, "next", "none; the next start of a node deletes it")
+		o.Logger.Warn("unused log left on the servers", "instance", k.Instance(), "cause", err, "next", "none; it is deleted when a node starts")
 	}
 }
 
-// withdraw deletes the logs of an instance that is retired. If that fails, one may stay on the servers that nobody uses.
+// withdraw deletes the logs of an instance that is retired. If that fails, an unused log may stay on the servers.
 func withdraw(instance string, owner changelog.Owner, o Options) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.Lease)
 	defer cancel()
@@ -167,8 +167,8 @@ func record(ctx context.Context, owners changelog.Owners, instance string) (o ch
 	return o, err
 }
 
-// renew makes the folder again in which the last batch is the one where the log begins. The ids that its engine gives from now on are
-// another's: if the disk has lost the last ones that it gave, which nobody can know without the log, none is given twice.
+// renew recreates the folder if its last batch is the batch where the log begins. The ids that its engine gives from now on are
+// new, because the disk may have lost the last ids, which cannot be known without the log, so no id is given twice.
 func (i *Instance) renew(have found) error {
 	name, owner := i.keeper.Instance(), i.keeper.Owner()
 	if have.empty || have.unread != nil || have.mark.generation >= owner.Generation || have.mark.Number != owner.Start {
@@ -200,7 +200,7 @@ func (i *Instance) deleteLogBefore(ctx context.Context) {
 	}
 }
 
-// deleteLogs deletes all logs that a drained instance had. An owner that was fenced while it began another one has left one more. None of
+// deleteLogs deletes all logs that a drained instance had. An owner that was fenced while it began a new log has left that one too. None of
 // their names is used again.
 func deleteLogs(ctx context.Context, log changelog.Log, instance string, o changelog.Owner) error {
 	last := o.Generation + 1

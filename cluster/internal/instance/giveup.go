@@ -16,15 +16,15 @@ import (
 // isUnreadable reports whether an error says that something of log or checkpoint cannot be read, for all that can be known now.
 func isUnreadable(err error) bool { return isDamage(err) || errors.Is(err, changelog.ErrUnasked) }
 
-// giveUp goes on without what cannot be read, after an operator has decided that nothing brings it back. It is [Instance.beginLog] for an
-// adopter: what can be read up to the damage becomes the checkpoint in front of a log of the next generation, and the record gets both in
-// one step. So nothing is given up twice, and whoever adopts the instance in between begins again with everything that is there.
+// giveUp continues without the unreadable data, after an operator has decided that nothing restores it. It is [Instance.beginLog] for an
+// adopter. The data before the damage becomes the first checkpoint of a log of the next generation, and the record gets both in
+// one step. So nothing is given up twice, and an adopter in between begins again with everything that is there.
 //
-// cause is what an engine could not read, or nil. Without a cause, and when everything can be read, nothing is given up: a log with a hole is
+// cause is what an engine could not read, or nil. Without a cause, and when everything can be read, nothing is given up, because a log with a hole is
 // slow to read, since each of its replicas must lead, and an engine would read it once more just to find that.
 //
-// It gives up nothing until what can be read has been the same for a lease: servers that have just come back may not know their streams yet,
-// and another replica may lead. If more or less can be read after that, it returns what could not, and the next attempt begins with all that is there.
+// It gives up nothing until the readable part has been the same for a lease, because servers that have just come back may not know their streams yet,
+// and another replica may lead. If more or less can be read after that, it returns the read error, and the next attempt begins with everything there.
 func (d *drainage) giveUp(ctx context.Context, cause error) error {
 	i := &Instance{opts: d.opts, keeper: d.k, folder: &folder{disk: d.disk(), dir: d.dir}}
 	before, _, unread, err := d.readAgain(ctx, i)
@@ -71,7 +71,7 @@ func (d *drainage) readAgain(ctx context.Context, i *Instance) (number uint64, w
 		return 0, false, nil, err
 	}
 	if number, whole, unread, err = i.restoreReadable(ctx); err != nil {
-		return 0, false, nil, fmt.Errorf("restore what can be read of instance %s: %w", d.k.Instance(), err)
+		return 0, false, nil, fmt.Errorf("restore the readable part of instance %s: %w", d.k.Instance(), err)
 	}
 	if released := d.k.Owner().Released; unread == nil && number < released {
 		unread = fmt.Errorf("%w: it ends with batch %d, and batch %d was acknowledged", changelog.ErrWentBack, number, released)
@@ -79,8 +79,8 @@ func (d *drainage) readAgain(ctx context.Context, i *Instance) (number uint64, w
 	return number, whole, unread, nil
 }
 
-// restoreReadable is [restore] up to what cannot be read, and unread says what that is. It returns the number of the last batch that the
-// folder has; without one there is no folder. whole: the checkpoint cannot be read.
+// restoreReadable is [restore] up to the first unreadable part, which unread describes. It returns the number of the last batch that the
+// folder has. Without one there is no folder. whole says that the checkpoint cannot be read.
 func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bool, unread, err error) {
 	name, owner, disk := i.keeper.Instance(), i.keeper.Owner(), i.folder.disk
 	dir, from := i.folder.data(name), ""
@@ -90,7 +90,7 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 		defer func() { err = errors.Join(err, disk.RemoveAll(dir+".checkpoint")) }()
 		switch at, i.counts, err = fetch(ctx, from, name, owner, i.opts); {
 		case isDamage(err):
-			i.opts.Logger.Error("checkpoint of the given up instance not readable", "instance", name, "cause", err, "next", "check the staging")
+			i.opts.Logger.Error("checkpoint of the given up instance not readable", "instance", name, "cause", err, "next", "check staging")
 			whole, from, at, i.counts, unread = true, "", buffer.LogPosition{}, false, err
 		case err != nil:
 			return 0, false, nil, err
@@ -116,7 +116,7 @@ func (i *Instance) restoreReadable(ctx context.Context) (number uint64, whole bo
 	return number, whole, unread, err
 }
 
-// readable is [batchLog.Begin] up to what cannot be read, which it notes, and the last number that it yields.
+// readable is [batchLog.Begin] up to the first unreadable part. It notes that part and the last number that it yields.
 func (l *batchLog) readable(ctx context.Context, at buffer.LogPosition, number *uint64, unread *error) iter.Seq2[buffer.LogBatch, error] {
 	return func(yield func(buffer.LogBatch, error) bool) {
 		stat, err := l.log.Stat(ctx, l.name())

@@ -25,12 +25,12 @@ type Instance struct {
 	engine  *forebay.Engine
 	drainer *drainer
 
-	// onDamage is told when the disk of this node has lost what log and checkpoint have. counts: they do not have it, so what is lost is
+	// onDamage is called when the disk of this node has lost rows that log and checkpoint have. counts says that they lack the rows, so the loss is
 	// counted.
 	onDamage func(*buffer.StoreDamageError)
 	counts   bool
 
-	// checkpointed is when the last checkpoint was made, nil until that is known, and logStat what the log last said of itself.
+	// checkpointed is when the last checkpoint was made, nil until that is known, and logStat the last known state of the log.
 	checkpointed atomic.Pointer[time.Time]
 	logStat      atomic.Pointer[changelog.Stat]
 
@@ -43,8 +43,8 @@ type Instance struct {
 	closeErr   error
 }
 
-// Open opens the present instance of the folder, or a new one, and returns when rows can be taken. While the log or the store of
-// owners does not answer it tries again, until ctx ends. Only one process can have the folder open.
+// Open opens the present instance of the folder, or a new one, and returns when rows can be accepted. While the log or the store of
+// owners does not respond it tries again, until ctx ends. Only one process can have the folder open.
 //
 // An instance that has another owner by now is set aside, and a new one begins. The rows in it are the other owner's.
 func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
@@ -71,7 +71,7 @@ func Open(ctx context.Context, dir string, o Options) (*Instance, error) {
 		if !ok {
 			return nil, fmt.Errorf("instance: open %s: %w", dir, errors.Join(err, f.close()))
 		}
-		o.Logger.Warn("new instance begun", "instance", fenced.instance, "cause", err, "next", "none; the other owner drains the former one")
+		o.Logger.Warn("new instance begun", "instance", fenced.instance, "cause", err, "next", "none; the other owner drains the previous instance")
 		f.tellVoid(fenced.instance, o.Logger)
 		if owner, err := readOwner(ctx, o.Owners, fenced.instance); err == nil {
 			f.noteEnd(fenced.instance, owner.Adopted, o.Logger)
@@ -95,7 +95,7 @@ func newName(ctx context.Context, o Options) (name string, err error) {
 	return name, err
 }
 
-// fencedError ends an opening: the instance has another owner. The epoch is this process's last one or the other owner's.
+// fencedError ends an opening because the instance has another owner. The epoch is this process's last one or the other owner's.
 type fencedError struct {
 	instance string
 	epoch    uint64
@@ -150,7 +150,7 @@ func open(ctx context.Context, f *folder, o Options) (_ *Instance, err error) {
 // openWithLog opens the engine on the log that the record names, and on a new one if that is lost and the folder has everything.
 func (i *Instance) openWithLog(ctx context.Context, have found) error {
 	lost := have.empty && i.keeper.Owner().Log != "" // an engine is opened when the record has the log
-	begun := false                                   // a log; once is enough
+	begun := false                                   // a log. Once is enough
 	for again := false; ; again = true {
 		stat, err := i.checkLog(ctx, have)
 		patient := err != nil
@@ -167,7 +167,7 @@ func (i *Instance) openWithLog(ctx context.Context, have found) error {
 		case lost || begun || !isLogLost(err):
 			return err
 		case errors.Is(err, changelog.ErrMissing) && !patient && !again:
-			continue // it may have been made a moment ago, or a server may lag: checkLog waits
+			continue // it may have been made a moment ago, or a server may lag, so checkLog waits
 		}
 		var readErr error
 		if have, readErr = i.folder.inspect(i.keeper.Instance()); readErr != nil {
@@ -184,7 +184,7 @@ func (i *Instance) openWithLog(ctx context.Context, have found) error {
 	}
 }
 
-// take makes this process the owner of an instance. The log of a new one is created first: see the package comment.
+// take makes this process the owner of an instance. The log of a new one is created first. See the package comment.
 func take(ctx context.Context, name string, epoch uint64, empty bool, o Options) (*changelog.Keeper, error) {
 	if empty {
 		if err := retry(ctx, o, "the log of a new instance cannot be created", func() error {
@@ -199,7 +199,7 @@ func take(ctx context.Context, name string, epoch uint64, empty bool, o Options)
 	}
 	k, err := changelog.Take(ctx, o.Owners, name, epoch, o.lease())
 	if fenced, ok := errors.AsType[*changelog.FencedError](err); ok {
-		if empty && fenced.Owner.State == changelog.Retired { // for good, so that a log which was made above is nobody's
+		if empty && fenced.Owner.State == changelog.Retired { // final, so the log created above has no owner
 			withdraw(name, fenced.Owner, o)
 		}
 		return nil, &fencedError{name, fenced.Owner.Epoch, err}
@@ -207,13 +207,13 @@ func take(ctx context.Context, name string, epoch uint64, empty bool, o Options)
 	return k, err
 }
 
-// checkLog compares the log with the one that the record names, and notes it there if it is the first. A record that is read may be
-// old. So the log of an instance that has a record may have been made again, in place of one that was lost: its ID shows that. A log counts
+// checkLog compares the log with the log that the record names, and notes it there if it is the first. A record that is read may be
+// old. So the log of an instance that has a record may have been made again, in place of one that was lost. Its ID shows that. A log counts
 // as lost when it is missing for as long as a lease.
 func (i *Instance) checkLog(ctx context.Context, have found) (stat changelog.Stat, err error) {
 	owner, instance := i.keeper.Owner(), i.keeper.Instance()
 	var missing time.Time
-	if err := retry(ctx, i.opts, "the log of the instance does not answer", func() (err error) {
+	if err := retry(ctx, i.opts, "the log of the instance does not respond", func() (err error) {
 		stat, err = i.opts.Log.Stat(ctx, owner.LogName(instance))
 		switch {
 		case !errors.Is(err, changelog.ErrMissing):
@@ -242,15 +242,15 @@ func (i *Instance) checkLog(ctx context.Context, have found) (stat changelog.Sta
 	return stat, nil
 }
 
-// openEngine opens the engine on the log. lost: its folder was, and is restored first. A folder that the log does not continue, or that is
-// damaged, is set aside and restored too, once. Damage that neither log nor checkpoint can make good is counted.
+// openEngine opens the engine on the log. If lost is set, its folder was lost and is restored first. A folder that the log does not continue, or that
+// is damaged, is set aside and restored too, once. Damage that neither log nor checkpoint can make good is counted.
 func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 	name := i.keeper.Instance()
 	found, err := i.folder.damage(name)
 	if err != nil {
 		return err
 	}
-	const aside, check = "local level set aside and restored", "check the disk; remove the folder fenced-… later"
+	const aside, check = "local level set aside and restored", "check the disk; you may remove the folder fenced-… later"
 	if found != nil {
 		i.opts.Logger.Warn(aside, "instance", name, "cause", found, "next", check)
 	}
@@ -272,7 +272,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 			case time.Since(missing) < i.opts.Lease: // then another replica would have led
 				return err
 			default:
-				i.opts.Logger.Error("rows lost in local level and log", "instance", name, "cause", err, "next", "check the disk, and who deletes objects of the staging")
+				i.opts.Logger.Error("rows lost in local level and log", "instance", name, "cause", err, "next", "check the disk, and find out what deletes objects in staging")
 				if err := i.folder.forgetDamage(name); err != nil {
 					return err
 				}
@@ -293,7 +293,7 @@ func (i *Instance) openEngine(ctx context.Context, lost bool) error {
 	})
 }
 
-// restore restores the folder of the engine. lost: there is none that could serve as well.
+// restore restores the folder of the engine. If lost is set, there is none that could serve as well.
 func (i *Instance) restore(ctx context.Context, lost bool) error {
 	name := i.keeper.Instance()
 	dir := i.folder.restored(name)
@@ -372,7 +372,7 @@ func retryWithin(ctx context.Context, o Options, most time.Duration, text string
 		backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			if !warned {
-				o.Logger.Warn("step retried", "problem", text, "cause", err, "next", "check that the servers and the staging respond")
+				o.Logger.Warn("step retried", "problem", text, "cause", err, "next", "check that the servers and staging respond")
 			}
 			warned = true
 		}))
@@ -417,14 +417,14 @@ func (i *Instance) Engine() *forebay.Engine { return i.engine }
 // Keeper returns what holds the instance for this process. Close closes it.
 func (i *Instance) Keeper() *changelog.Keeper { return i.keeper }
 
-// Done is closed with Close, and when the instance cannot go on. Then close it, and open the folder again.
+// Done is closed with Close, and when the instance cannot continue. Then close it, and open the folder again.
 func (i *Instance) Done() <-chan struct{} { return i.ctx.Done() }
 
-// Err returns nil until Done is closed. After that it is [forebay.ErrClosed], or why the instance cannot go on: mostly an error that is
+// Err returns nil until Done is closed. After that it is [forebay.ErrClosed], or why the instance cannot continue, mostly an error that is
 // [changelog.ErrFenced].
 func (i *Instance) Err() error { return context.Cause(i.ctx) }
 
-// Close closes the engine, which stays this node's until another one adopts it: open it again within the lease. Close may be called
+// Close closes the engine, which stays this node's until another node adopts it. Open it again within the lease. Close may be called
 // several times.
 func (i *Instance) Close() error {
 	i.closeOnce.Do(func() {

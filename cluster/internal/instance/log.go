@@ -16,19 +16,19 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// batchLog is the log of an instance as the [buffer.Changelog] of its engine: a [changelog.Appender] for each opening of the local
+// batchLog is the log of an instance as the [buffer.Changelog] of its engine, with a [changelog.Appender] for each opening of the local
 // level.
 type batchLog struct {
 	log    changelog.Log
 	keeper *changelog.Keeper
 	node   string
 	logger *slog.Logger
-	// owner is the record as it was when the batchLog was made: the generation of the log stays while it is open.
+	// owner is the record as it was when the batchLog was made. The generation of the log stays while it is open.
 	owner changelog.Owner
 
 	room *room
 
-	// ctx ends with close, and when the log cannot go on behind what the local level holds. Then its cause says why, with [buffer.ErrFenced]
+	// ctx ends with close, and when the log cannot continue after the last batch of the local level. Then its cause says why, with [buffer.ErrFenced]
 	// if the log is another owner's.
 	ctx context.Context
 	end context.CancelCauseFunc
@@ -37,10 +37,10 @@ type batchLog struct {
 	appender *changelog.Appender // nil while the log is being opened
 	opening  time.Time           // since when it is nil
 	detach   func() bool         // lets the end of ctx forget the appender
-	// kept are the batches that this process appended and of which nobody was told that the log has them, ascending. Their bytes are still theirs.
+	// kept are the batches that this process appended and that were not yet reported as stored in the log, ascending. Their bytes are still valid.
 	kept []buffer.LogBatch
 
-	// begun, unless nil, is told where the log ends when an opening has it, before anything is appended.
+	// begun, unless nil, receives the end of the log when an opening has found it, before anything is appended.
 	begun func(ctx context.Context, end changelog.LogEnd) error
 
 	mark     []byte          // what Mark returned, to be written again
@@ -60,13 +60,13 @@ func newLog(log changelog.Log, keeper *changelog.Keeper, node string, logger *sl
 	return l
 }
 
-// Begin implements [buffer.Changelog]. It opens the log under a new epoch, and hands on what is read as it is read.
+// Begin implements [buffer.Changelog]. It opens the log under a new epoch, and passes on batches as they are read.
 func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[buffer.LogBatch, error] {
 	return func(yield func(buffer.LogBatch, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
-		stopped := errors.New("the local level takes no more")
+		stopped := errors.New("the local level accepts no more rows")
 		l.failure = nil
 		opts, err := l.options(at)
 		if err == nil {
@@ -100,21 +100,21 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 	}
 }
 
-// options ends the appender before and returns those of the next, which begins with what the local level holds.
+// options closes the previous appender and returns the options of the next, which starts at the local level's position.
 func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, error) {
 	l.closeAppender()
 	opts := changelog.AppenderOptions{
 		Log: l.log, Instance: l.name(), Node: l.node, Logger: l.logger,
 		NextEpoch: l.keeper.NextEpoch, Valid: l.keeper.Valid, Released: l.keeper.Owner().Released,
-		MaxBytes: math.MaxInt, // the buffer bounds what is under way
+		MaxBytes: math.MaxInt, // the buffer bounds the batches in progress
 	}
 	var err error
 	if opts.Store, err = l.at(at); err != nil {
 		return opts, err
 	}
-	// The record gets this with the new epoch. If the log went back, nobody takes what is left of it for all.
+	// The record gets this with the new epoch. If the log went back, no node takes the remaining log for complete.
 	l.keeper.SetReleased(opts.Store.Released.Number)
-	// The store may lack what it had before it failed. Then the log, which has it, is read from where the store ends.
+	// The store may lack batches that it had before it failed. Then the log, which has them, is read from where the store ends.
 	if l.released.Number > opts.Store.Released.Number && l.released.Number <= at.Number {
 		opts.Store.Released = l.released
 	}
@@ -141,8 +141,8 @@ func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, er
 // name is the log's.
 func (l *batchLog) name() string { return l.owner.LogName(l.keeper.Instance()) }
 
-// at returns the mark of a position for the log of the present generation. What a mark of an earlier one says of its log means nothing in
-// this one, which begins behind the batch that the record names.
+// at returns the mark of a position for the log of the present generation. A mark of an earlier generation means nothing in
+// this log, which begins after the batch that the record names.
 func (l *batchLog) at(at buffer.LogPosition) (changelog.Mark, error) {
 	m, err := parseMark(at)
 	switch {
@@ -152,7 +152,7 @@ func (l *batchLog) at(at buffer.LogPosition) (changelog.Mark, error) {
 		return m.Mark, fmt.Errorf("%w: the local level has batch %d of its generation %d, and the record says %d",
 			changelog.ErrWentBack, at.Number, m.generation, l.owner.Generation)
 	case at.Number != l.owner.Start:
-		return m.Mark, fmt.Errorf("%w: the local level has batch %d of generation %d, and generation %d begins behind batch %d",
+		return m.Mark, fmt.Errorf("%w: the local level has batch %d of generation %d, and generation %d begins after batch %d",
 			changelog.ErrTrimmed, at.Number, m.generation, l.owner.Generation, l.owner.Start)
 	}
 	return changelog.Mark{Number: at.Number, Released: changelog.Point{Number: at.Number}}, nil
@@ -206,7 +206,7 @@ func awaitAppended(ctx context.Context, a *changelog.Appender) error {
 	}
 }
 
-// closeAppender ends the appender and notes what it has released.
+// closeAppender ends the appender and notes its last released batch.
 func (l *batchLog) closeAppender() {
 	l.mu.Lock()
 	a := l.appender
@@ -274,7 +274,7 @@ func (l *batchLog) ended(err error) error {
 }
 
 // endIfLost ends the log if its appender cannot open it for as long as a lease, because it is missing or has a hole. An outage before that
-// does not count: servers that have just come back may not know their streams yet. One goroutine calls it again and again.
+// does not count, because servers that have just come back may not know their streams yet. One goroutine calls it again and again.
 func (l *batchLog) endIfLost() {
 	a := l.now()
 	if a == nil {
@@ -336,7 +336,7 @@ func (l *batchLog) close() {
 	l.closeAppender()
 }
 
-// mark is what the local level stores with the number of each batch.
+// mark is stored in the local level with the number of each batch.
 type mark struct {
 	changelog.Mark
 	generation uint64 // of the log that has the batch
@@ -348,7 +348,7 @@ const (
 	markOfALaterLog = 2 // the generation follows
 )
 
-// appendMark appends a mark as the local level stores it with its number: what it lacks of that is the version, the generation, the chain,
+// appendMark appends a mark as the local level stores it with its number. The missing parts are the version, the generation, the chain,
 // and the point of the last released batch.
 func appendMark(to []byte, m mark) []byte {
 	if m.generation == 0 {

@@ -10,33 +10,47 @@ import (
 	"github.com/forebay/forebay/changelog"
 )
 
-// errOwes says that a source was erased while the rejected records moved.
+// errOwes says that a source was erased while records or files moved.
 var errOwes = errors.New("a source was erased meanwhile")
 
-// moveRejects moves the rejected records of the adopted instance to the instance of this node: see the package comment. It returns true if the
-// adopted instance has none left.
-func (d *drainage) moveRejects(ctx context.Context, e *forebay.Engine, adoption Adoption) (moved bool, err error) {
+// moveRest moves the rejected records of the adopted instance, and the files that wait for their import, to the instance of this node. See the package
+// comment. It returns true if the adopted instance has none left.
+func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Adoption) (moved bool, err error) {
 	if err := d.endArrivals(ctx, e, d.k.Instance(), nil); err != nil {
 		return false, err
 	}
-	if n := len(e.Arrivals()); n > 0 {
-		return false, fmt.Errorf("rejected records of %d instances arrive in it, and it is not known yet whose they are", n)
+	if n := len(e.Buffer().Arrivals()); n > 0 {
+		return false, fmt.Errorf("records or files of %d instances arrive in it, and it is not known yet whose they are", n)
 	}
-	own, to := d.own.engine, d.own.keeper.Instance()
+	own, to := d.own.engine.Buffer(), d.own.keeper.Instance()
 	owner, name := d.k.Owner(), d.k.Instance()
 	if owner.MovedTo != "" {
-		return true, d.endMove(ctx, adoption)
+		return true, d.endMove(ctx, e, adoption)
 	}
-	resume := adoption.PauseRejects()
+	if _, err := e.Buffer().BeginDeparture(ctx); err != nil {
+		return false, errors.Join(err, e.Buffer().EndDeparture(ctx, false))
+	}
+	resumeRejects := adoption.PauseRejects()
+	resume := func() error {
+		resumeRejects()
+		return e.Buffer().EndDeparture(ctx, false)
+	}
 	now := e.Stats()
 	switch {
-	case !settled(now): // the last replay has made rows
-		resume()
-		return false, nil
-	case rejected(now) == 0:
+	case !staged(now): // the last replay has made rows, or an import has ended
+		return false, resume()
+	case settled(now) && rejected(now) == 0:
 		return true, nil
 	}
-	n, err := own.ReceiveQuarantine(ctx, e, buffer.Mover{Instance: name, Session: owner.Session, Epoch: owner.Epoch})
+	by := buffer.Mover{Instance: name, Session: owner.Session, Epoch: owner.Epoch}
+	n, err := own.ReceiveRejected(ctx, e.Buffer(), by)
+	files := 0
+	if err == nil {
+		files, err = own.ReceiveFiles(ctx, e.Buffer(), by)
+	}
+	if err == nil && files != waiting(now) { // a replay has made rows since
+		err = errMore
+	}
 	if err == nil {
 		var owes bool
 		if owes, err = adoption.Owes(ctx); owes && err == nil {
@@ -44,34 +58,47 @@ func (d *drainage) moveRejects(ctx context.Context, e *forebay.Engine, adoption 
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, own.EndArrival(ctx, name, false))
-		resume()
-		return false, err
+		return false, errors.Join(err, own.EndArrival(ctx, name, false), resume())
 	}
 	if err := d.k.Update(ctx, func(o *changelog.Owner) { o.MovedTo = to }); err != nil {
-		return false, err // it may have been written: the record decides, see endArrivals
+		return false, err // it may have been written. The record decides, see endArrivals
 	}
-	d.log.Info("rejected records of the adopted instance moved", "records", n, "to", to)
-	return true, d.endMove(ctx, adoption)
+	d.log.Info("rest of the adopted instance moved", "records", n, "files", files, "to", to)
+	return true, d.endMove(ctx, e, adoption)
 }
 
-// endMove lets the rejected records join the quarantines of the instance of this node, if that is where they have moved.
-func (d *drainage) endMove(ctx context.Context, adoption Adoption) error {
+// errMore says that the instance has got another file while its files moved.
+var errMore = errors.New("a file has closed meanwhile")
+
+// waiting counts the files that wait for their import.
+func waiting(s forebay.Stats) (files int) {
+	for _, sink := range s.Sinks {
+		for _, f := range sink.Files {
+			if f.FinishedAt.IsZero() {
+				files++
+			}
+		}
+	}
+	return files
+}
+
+// endMove lets the rejected records and files belong to the instance of this node, if that is where they have moved.
+func (d *drainage) endMove(ctx context.Context, e *forebay.Engine, adoption Adoption) error {
 	if d.k.Owner().MovedTo == d.own.keeper.Instance() {
-		if err := d.own.engine.EndArrival(ctx, d.k.Instance(), true); err != nil {
+		if err := d.own.engine.Buffer().EndArrival(ctx, d.k.Instance(), true); err != nil {
 			return err
 		}
 		d.arrived = true
 	}
 	adoption.RejectsMoved()
-	return nil
+	return e.Buffer().EndDeparture(ctx, true)
 }
 
 // endArrivals ends the moves to an instance that a crash interrupted, as the records of the other instances say. It skips undecided moves.
 // retired are the retired instances, if they are known.
 func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string, retired map[string]changelog.Owner) error {
 	pending := map[string]bool{}
-	for _, a := range e.Arrivals() {
+	for _, a := range e.Buffer().Arrivals() {
 		v, err := d.opts.Owners.Get(ctx, changelog.OwnerKey(a.Instance))
 		if err != nil {
 			return err
@@ -84,7 +111,7 @@ func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string,
 			pending[a.Instance] = true
 			continue
 		}
-		if err := e.EndArrival(ctx, a.Instance, accept); err != nil {
+		if err := e.Buffer().EndArrival(ctx, a.Instance, accept); err != nil {
 			return err
 		}
 	}

@@ -19,30 +19,30 @@ import (
 
 // Notes in a folder that is set aside.
 const (
-	endFile     = "log-end"  // where the log ended that goes on without the folder
+	endFile     = "log-end"  // where the log ended that continues without the folder
 	salvageFile = "salvaged" // a Salvage
 )
 
 // The errors of [Instance.Salvage] that no repetition changes.
 var (
-	// ErrNoFolder: there is no folder of this name that was set aside.
+	// ErrNoFolder means that there is no folder of this name that was set aside.
 	ErrNoFolder = errors.New("there is no such folder")
-	// ErrCannotSalvage: it cannot be told which rows of the folder the log had, or which are stored already. Nothing was stored by this call.
+	// ErrCannotSalvage means that it cannot be told which rows of the folder the log had, or which are stored already. Nothing was stored by this call.
 	ErrCannotSalvage = errors.New("the rows of the folder cannot be salvaged")
 )
 
-// Salvage is what a folder that was set aside has of rows that were acknowledged on its disk alone.
+// Salvage describes the rows of a folder set aside that were acknowledged on its disk alone.
 type Salvage struct {
-	// Folder is the folder, and Instance the one that it belonged to.
+	// Folder is the folder, and Instance the instance that it belonged to.
 	Folder   string `json:"folder"`
 	Instance string `json:"instance"`
 	// LogEnd is the last batch that the log has. Last is the last one of the folder.
 	LogEnd uint64 `json:"logEnd"`
 	Last   uint64 `json:"last"`
-	// Into is the instance whose engine has taken rows, empty before. Done: it has all that are not left out.
+	// Into is the instance whose engine has taken rows, empty before. Done says that it has all that are not left out.
 	Into string `json:"into,omitempty"`
 	Done bool   `json:"done"`
-	// Sinks have the rows of the batches behind LogEnd.
+	// Sinks have the rows of the batches after LogEnd.
 	Sinks []SalvagedSink `json:"sinks"`
 }
 
@@ -51,18 +51,18 @@ type SalvagedSink struct {
 	// Source and Sink name the sink.
 	Source string `json:"source"`
 	Sink   string `json:"sink"`
-	// Rows is their number. LeftOut says why they are not stored; empty: they are, or will be.
+	// Rows is their number. LeftOut says why they are not stored. Empty means that they are, or will be.
 	Rows    int64  `json:"rows"`
 	LeftOut string `json:"leftOut,omitempty"`
 
 	pieces []buffer.TailRows
 }
 
-// Salvage looks which rows of a folder fenced-INSTANCE-EPOCH of this node were acknowledged on its disk alone, and with store gives them to the
-// engine as new rows. Those that the log had are left out: the owner's record, or a note in the folder, says where the log ended, and the chain of
-// the folder's batches must go on from there. Rows of sinks that wait for the log are left out too: nobody was told that they are stored.
+// Salvage finds the rows of a folder fenced-INSTANCE-EPOCH of this node that were acknowledged on its disk alone, and with store gives them to the
+// engine as new rows. Rows that the log had are left out. The owner's record, or a note in the folder, says where the log ended, and the chain of
+// the folder's batches must continue from there. Rows of sinks that wait for the log are left out too, because they were never acknowledged.
 //
-// A call that is repeated, also after a crash, stores each row once, as long as the node keeps its instance. If it has lost that in the middle the
+// A repeated call, even after a crash, stores each row once, as long as the node keeps its instance. If it lost that in the middle, the
 // error is ErrCannotSalvage.
 func (i *Instance) Salvage(ctx context.Context, name string, store bool) (s Salvage, err error) {
 	i.salvaging.Lock()
@@ -197,7 +197,7 @@ func (i *Instance) leftOut(s *SalvagedSink) string {
 		switch {
 		case sink.ID != s.Sink:
 		case !sink.AckLocal:
-			return "the sink waits for the log, so nobody was told that these rows are stored"
+			return "the sink waits for the log, so no caller was told that these rows are stored"
 		case source.Disabled || sink.Disabled:
 			return "the sink is disabled"
 		case !i.engine.Sink(s.Source, s.Sink).HasColumns(s.pieces):
@@ -209,7 +209,7 @@ func (i *Instance) leftOut(s *SalvagedSink) string {
 	return "the sink is not defined"
 }
 
-// logEnd returns where the log ended that goes on without a folder.
+// logEnd returns where the log ended that continues without a folder.
 func (i *Instance) logEnd(ctx context.Context, dir, instance string) (end changelog.LogEnd, err error) {
 	disk := i.folder.disk
 	text, err := pebblestore.ReadNote(disk, disk.PathJoin(dir, endFile), 1024)
@@ -277,6 +277,6 @@ func (f *folder) noteEnd(instance string, end *changelog.LogEnd, log *slog.Logge
 		err = pebblestore.WriteNote(f.disk, f.data(instance), endFile, string(text))
 	}
 	if err != nil {
-		log.Warn("end of the log not noted", "instance", instance, "cause", err, "next", "keep the folder; its salvage asks for the end again")
+		log.Warn("end of the log not noted", "instance", instance, "cause", err, "next", "keep the folder; a salvage reads the end again")
 	}
 }

@@ -25,9 +25,9 @@ var (
 	fromSeed = flag.Int("from", 0, "the first seed")
 )
 
-// TestSimulation lets nodes take rows and reject records, have the tables on their disks rot, be killed with and without their disks, stand still for
+// TestSimulation lets nodes accept rows and reject records, have the tables on their disks rot, be killed with and without their disks, stand still for
 // longer than their lease, end and come back, while messages to the log, to the store of owners, to staging and to the tables are lost or late. Logs
-// lose their end, or all. In some seeds the tables refuse all rows. Then it heals everything. It checks that every acknowledged row is in the table once and no row is there twice, that every
+// lose their end, or all. In some seeds the tables refuse all rows, so that files move. Then it heals everything. It checks that every acknowledged row is in the table once and no row is there twice, that every
 // rejected record is in one quarantine, and that nothing is left of the instances that were adopted.
 //
 // Goroutines of the same moment run in any order, so a seed may need several runs to fail again (-count 20). One seed alone prints its
@@ -51,7 +51,7 @@ func TestSimulation(t *testing.T) {
 		50: {
 			"acknowledged", "acknowledged by the disk alone", "killed while the log lacks rows", "in doubt", "killed", "killed, disk lost", "stands still past the lease", "ended", "adopted", "adopted again", "drained",
 			"checkpoint", "rejected", "checkpoint fetched", "fenced", "call failed", "put half-way", "answer lost", "no majority", "rotten", "another log", "held",
-			"log of held rows cut",
+			"files moved",
 		},
 		// These happen in about one of ten seeds: 50 seeds lack one of them now and then.
 		150: {"void", "restored", "hole of replica 0", "hole of replica 1", "hole of replica 2", "log gone", "log went back", "killed while the log is lost"},
@@ -230,7 +230,7 @@ func (s *simulation) step() {
 	}
 }
 
-// hurtLog changes the leader of a log, takes records from a replica, or takes the majority away for some time.
+// hurtLog changes the leader of a log, removes records from a replica, or stops the majority for some time.
 func (s *simulation) hurtLog() {
 	for instance, o := range s.records() {
 		if s.rng.IntN(2) == 0 {
@@ -261,7 +261,7 @@ func (s *simulation) hurtLog() {
 			if len(away) == 2 {
 				s.saw("no majority")
 				s.fillTail(o.Node)
-				if s.rng.IntN(2) == 0 && there() { // the leader is lost, with what nobody else has
+				if s.rng.IntN(2) == 0 && there() { // the leader is lost, with entries that no other replica has
 					s.log.Elect(name, away[0])
 				}
 			}
@@ -271,12 +271,12 @@ func (s *simulation) hurtLog() {
 }
 
 // loseLog takes from all replicas of a log a part that the record knows of, or all, and waits until the owner has begun another log. The
-// owner keeps its disk meanwhile. At first it may be killed; but an owner that is killed again and again hardly ever ends its checkpoint. Calls
+// owner keeps its disk meanwhile. At first it may be killed, but an owner that is killed again and again hardly ever ends its checkpoint. Calls
 // fail all the time.
 func (s *simulation) loseLog(n *worldNode) {
 	name, o := s.owned(n)
 	if name == "" || s.lostTwice[name] || s.rotten[name] {
-		return // or it is another one's to decide what is lost
+		return // or another node decides about the loss
 	}
 	kill := func() {
 		s.saw("killed while the log is lost")
@@ -290,7 +290,7 @@ func (s *simulation) loseLog(n *worldNode) {
 	if s.rng.IntN(2) == 0 || through == 0 {
 		s.tell("the log %s is gone", log)
 		s.saw("log gone")
-		for s.log.Delete(context.Background(), log) != nil { // until it has an answer
+		for s.log.Delete(context.Background(), log) != nil { // until it responds
 		}
 	} else {
 		s.tell("the log %s goes back to %d", log, through-1)
@@ -324,7 +324,7 @@ func (s *simulation) loseLog(n *worldNode) {
 	s.Errorf("no other log is begun for %s: %+v", name, s.records()[name])
 }
 
-// rollbackTo returns the position of a batch of a log that the record says was acknowledged, so that a log that goes back in front of it is
+// rollbackTo returns the position of a batch of a log that the record says was acknowledged, so that a log that goes back before it is
 // known to have lost something; 0 if there is none.
 func (s *simulation) rollbackTo(log string, released uint64) changelog.Position {
 	stat, err := s.log.Stat(context.Background(), log)
@@ -456,7 +456,7 @@ func (s *simulation) heal() {
 	s.clients.Wait()
 }
 
-// Enabled, Handle, WithAttrs and WithGroup implement [slog.Handler]: what the processes say is counted.
+// Enabled, Handle, WithAttrs and WithGroup implement [slog.Handler]. Log records of the processes are counted.
 func (s *simulation) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 
 func (s *simulation) Handle(_ context.Context, r slog.Record) error {
@@ -469,11 +469,18 @@ func (s *simulation) Handle(_ context.Context, r slog.Record) error {
 		"new instance begun":                          "fenced",
 		"log or checkpoint of the instance lost data": "damaged",
 		"rows lost in local level and log":            "damaged",
-		"log of the adopted instance cut":             "log of held rows cut",
 	} {
 		if strings.Contains(r.Message, text) {
 			s.saw(what)
 		}
+	}
+	if r.Message == "rest of the adopted instance moved" {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "files" && a.Value.Int64() > 0 {
+				s.saw("files moved")
+			}
+			return true
+		})
 	}
 	if strings.Contains(r.Message, "instance adopted from a silent node") {
 		r.Attrs(func(a slog.Attr) bool {

@@ -30,10 +30,11 @@ import (
 type world struct {
 	*testing.T
 	story bool         // the log of all processes is printed
-	logs  slog.Handler // gets it too; nil: none
+	logs  slog.Handler // gets it too, unless nil
 	// checkpointBytes is the option of all instances.
 	checkpointBytes int64
-	size            int // of a row, at least
+	size            int   // of a row, at least
+	sinkBytes       int64 // MaxSinkBytes of all engines, 0 for the default
 	log             *changelogtest.Log
 	owners          *changelogtest.Owners
 	forgetRecords   func()             // the store of owners goes back to when it was empty
@@ -46,19 +47,19 @@ type world struct {
 	mu    sync.Mutex
 	sent  int
 	acked map[string]string // the rows that were acknowledged, with the instance
-	// local are the acknowledged rows of the sink with AckLocal, with the instance, and void those of them that are not in the table. They
-	// may be lost with the disk, and with an instance that is adopted. Once a row behind them has been acknowledged that waits for
+	// local are the acknowledged rows of the sink with AckLocal, with the instance, and void the rows among them that are not in the table. They
+	// may be lost with the disk, and with an instance that is adopted. Once a later row has been acknowledged that waits for
 	// the log, or the next process has opened the instance, the log has them as well, and they are among acked.
 	local     map[string]string
 	localSink bool // there is such a sink
 	// rejected are the records that were acknowledged and are in a quarantine, with the instance.
 	rejected map[string]string
 	void     int
-	// lostTwice are instances that were adopted after their log was lost and before their owner had begun another one. What they had
-	// acknowledged is on that owner's disk, if at all.
+	// lostTwice are instances that were adopted after their log was lost and before their owner had begun a new log. Their
+	// acknowledged rows are on that owner's disk, if anywhere.
 	lostTwice map[string]bool
 	rotten    map[string]bool   // the instances whose disk has lost something
-	meant     map[string]string // what the ids of objects and files stood for first
+	meant     map[string]string // the first content of each object's and file's id
 }
 
 const (
@@ -107,7 +108,7 @@ type worldNode struct {
 	w    *world
 	name string
 	disk *vfs.MemFS
-	runs *worldProcess // nil: none
+	runs *worldProcess // nil if none
 	last *worldProcess // the newest
 }
 
@@ -117,7 +118,7 @@ func (w *world) node(name string) *worldNode {
 	return n
 }
 
-// worldProcess is a process of a node: it opens the instance of its folder, adopts those of others, and begins a new one when it
+// worldProcess is a process of a node. It opens the instance of its folder, adopts instances of others, and begins a new one when it
 // is fenced.
 type worldProcess struct {
 	*link
@@ -127,7 +128,7 @@ type worldProcess struct {
 	done   chan struct{} // closed when the process has ended
 
 	instanceMu sync.Mutex
-	instance   *Instance // nil: not open
+	instance   *Instance // nil if not open
 }
 
 func (p *worldProcess) options() Options {
@@ -135,7 +136,7 @@ func (p *worldProcess) options() Options {
 	o := Options{
 		Log: linkedLog{p.link, p.w.log}, Owners: linkedOwners{p.link, p.w.owners}, Node: p.node.name, Lease: worldLease,
 		Engine: forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{
-			MemTableBytes: 1 << 20, MinImportInterval: time.Second,
+			MemTableBytes: 1 << 20, MinImportInterval: time.Second, MaxSinkBytes: p.w.sinkBytes,
 			Retry: buffer.Retry{Initial: time.Second, Max: 10 * time.Second, Jitter: -1},
 		}, vfs.FS(p.disk))},
 		CheckpointBytes: p.w.checkpointBytes,
@@ -234,7 +235,7 @@ func (p *worldProcess) set(i *Instance) {
 	p.instance = i
 }
 
-// open returns the instance; nil if it is not open.
+// open returns the instance, or nil if it is not open.
 func (p *worldProcess) open() *Instance {
 	p.instanceMu.Lock()
 	defer p.instanceMu.Unlock()
@@ -248,7 +249,7 @@ func (p *worldProcess) opened() *Instance {
 	return p.open()
 }
 
-// kill ends the process of a node at once. Its disk keeps what was synced, and a part of the rest if there is an rng, or is lost.
+// kill ends the process of a node at once. Its disk keeps synced data, and a part of the rest if there is an rng, or is lost.
 func (n *worldNode) kill(rng *rand.Rand, diskLost bool) {
 	p := n.runs
 	n.runs = nil
@@ -280,7 +281,7 @@ func (p *worldProcess) put(i *Instance, rows int) {
 		for noise := rand.New(rand.NewPCG(uint64(w.sent), 1)); len(id) < w.size; {
 			id += strconv.FormatUint(noise.Uint64(), 36)
 		}
-		var before []string // what the log has when it has the row
+		var before []string // local rows that the log has once it has this row
 		if w.localSink && w.sent%3 > 0 {
 			source = "l"
 		} else {

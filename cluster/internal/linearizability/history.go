@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-// Op is what a client asks for.
+// Op is the request of a client.
 type Op struct {
 	// Kind is one of the constants.
 	Kind string
@@ -37,7 +37,7 @@ const (
 	Read       = "read"
 )
 
-// RandomOp draws an operation on one of two sources. Text and number must be of this operation alone; the number is positive.
+// RandomOp draws an operation on one of two sources. Text and number must be of this operation alone. The number is positive.
 func RandomOp(rng *rand.Rand, text string, number int) Op {
 	kinds := []string{Create, Update, Delete, Set, CreateSink, CreateSink, UpdateSink, UpdateSink, DeleteSink, Read, Read, Read, Read}
 	return Op{Kind: kinds[rng.IntN(len(kinds))], Source: []string{"one", "two"}[rng.IntN(2)], Text: text, Number: number}
@@ -56,8 +56,8 @@ type part struct {
 	text    string
 }
 
-// outcome is what a client learns: live that its change was made, a read also the rest. Of a change that was refused because there is
-// something, or nothing, it is zero.
+// outcome is the result that a client sees. A change sets live. A read sets all fields. A change refused because the source or sink
+// exists, or does not, is zero.
 type outcome struct {
 	part
 	setting string
@@ -65,11 +65,11 @@ type outcome struct {
 	token   string // of the sink
 }
 
-// state is a source as a read shows it. Versions go on when a source or sink is made again. The token of a sink is unknown until somebody
+// state is a source as a read shows it. Versions keep rising when a source or sink is recreated. The token of a sink is unknown until a client
 // has read it.
 type state outcome
 
-// show returns whether a read can show a state, and the state with what the read tells about it.
+// show returns whether a read can show a state, and the state with the details of the read.
 func (s state) show(out outcome) (bool, state) {
 	if !out.live || !s.live {
 		return out.live == s.live, s
@@ -140,10 +140,10 @@ var model = porcupine.Model{
 
 // History is what clients of several catalogs have asked for and learned. Do may be called concurrently.
 type History struct {
-	// Sink is what each sink is made of, besides its name, its description and its table.
+	// Sink is what each sink is made of, in addition to its name, its description and its table.
 	Sink catalog.SinkSpec
 	// Find returns the end of a task from any catalog that is open. It is asked about tasks that have not succeeded as far as their catalog
-	// knows: one that is closed meanwhile reports a failure when it does not know the outcome. Nil: no catalog is closed.
+	// knows. One that is closed meanwhile reports a failure when it does not know the outcome. Nil means that no catalog is closed.
 	Find func(id string) (catalog.Task, error)
 
 	clock   atomic.Int64
@@ -166,7 +166,7 @@ func (h *History) Len() int {
 }
 
 // Do lets a client, counted from 0, do something, and returns when it knows the outcome or will not learn it from this catalog. What was
-// not done is not part of the history: a read that failed, and a change that was refused for another one or whose task has failed.
+// not done is not part of the history: a read that failed, and a change that was refused because of a different change or whose task has failed.
 func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do Op) {
 	call := h.clock.Add(1)
 	by := catalog.By{Type: "user"}
@@ -217,14 +217,17 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 		}
 	}
 	id := task.ID
-	if task, err = cat.Wait(ctx, id); h.Find == nil || err == nil && task.Status == catalog.Succeeded {
+	if task, err = task.Wait(ctx); task.Status == catalog.Failed {
+		err = nil // it has ended
+	}
+	if h.Find == nil || err == nil && task.Status == catalog.Succeeded {
 		ended(task, err)
 		return
 	}
 	h.late.Go(func() { ended(h.Find(id)) })
 }
 
-// read returns what a catalog has of a source and its sink, at one moment.
+// read returns a catalog's state of a source and its sink, at one moment.
 func read(cat *catalog.Catalog, id string) (out outcome) {
 	source, sinks, err := cat.Sinks(id, false)
 	if err != nil {

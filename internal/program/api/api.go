@@ -23,12 +23,12 @@ import (
 	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
-// Environment is what a verb has from its process.
+// Environment has the streams and variables of a verb's process.
 type Environment struct {
-	// Stdin is what a verb reads where a flag says so. Out gets what was asked for, and Errors what else a person should know.
+	// Stdin is read where a flag says so. Out gets the result, and Errors all other messages for people.
 	Stdin       io.Reader
 	Out, Errors io.Writer
-	// Getenv returns a variable; empty if it is not set.
+	// Getenv returns a variable, or empty if it is not set.
 	Getenv func(name string) string
 }
 
@@ -76,7 +76,7 @@ func Parse(flags *flag.FlagSet, args []string) error {
 	return &UsageError{err}
 }
 
-// WrongAction is the error for an action that a verb does not have; it has actions.
+// WrongAction is the error for an action that a verb does not have. It has actions.
 func WrongAction(action, actions string) error {
 	if action == "" {
 		return Wrong("the action is missing: write one of %s, before the flags", actions)
@@ -143,6 +143,16 @@ func (c *Client) Damage() string {
 	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/damage"
 }
 
+// FailedFiles returns the address of the files of all sinks whose last attempt has failed.
+func (c *Client) FailedFiles() string {
+	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/failed-files"
+}
+
+// Erase returns the address that erases records.
+func (c *Client) Erase() string {
+	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/erase"
+}
+
 // Instance returns the address of an instance of a cluster.
 func (c *Client) Instance(name string) string {
 	return c.api + "/v1/cluster/instances/" + url.PathEscape(name)
@@ -153,7 +163,7 @@ func (c *Client) Folder(name string) string {
 	return c.api + "/v1/cluster/folders/" + url.PathEscape(name)
 }
 
-// Call sends a request and decodes the answer, if there is one.
+// Call sends a request and decodes the response, if there is one.
 func (c *Client) Call(ctx context.Context, method, address string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -206,7 +216,8 @@ type Task struct {
 	IsFinished bool
 }
 
-// Await asks for a task until it has ended, and returns its last record. each, if not nil, gets every record. If ctx ends before, the server goes on.
+// Await asks for a task until it has ended, and returns its last record. each, if not nil, gets every record. If ctx ends first, the task continues
+// on the server.
 func (c *Client) Await(ctx context.Context, answer json.RawMessage, each func(json.RawMessage) error) (json.RawMessage, Task, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		var task Task
@@ -220,7 +231,7 @@ func (c *Client) Await(ctx context.Context, answer json.RawMessage, each func(js
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return answer, task, fmt.Errorf("the server goes on with task %s: %w", Line(task.TaskID), context.Cause(ctx))
+			return answer, task, fmt.Errorf("the server continues with task %s: %w", Line(task.TaskID), context.Cause(ctx))
 		}
 		if err := c.Call(ctx, http.MethodGet, c.api+"/v1/tasks/"+task.TaskID, nil, &answer); err != nil {
 			return answer, task, err
@@ -228,7 +239,7 @@ func (c *Client) Await(ctx context.Context, answer json.RawMessage, each func(js
 	}
 }
 
-// Write writes an answer as JSON.
+// Write writes a response as JSON.
 func (c *Client) Write(answer json.RawMessage) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, answer, "", "  "); err != nil {

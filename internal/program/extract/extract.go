@@ -23,7 +23,7 @@ import (
 
 // Options are the differences between programs.
 type Options struct {
-	// Flags adds flags; nil adds none.
+	// Flags adds flags. Nil adds none.
 	Flags func(*flag.FlagSet)
 	// Open opens the tables of the engine. Nil is [store.Folders].
 	Open store.Open
@@ -42,7 +42,7 @@ func ExitStatus(err error) int {
 	return extractor.ExitStatus(err)
 }
 
-// verbs are the commands in front of the flags.
+// verbs are the commands, which precede the flags.
 var verbs = []struct{ name, summary string }{
 	{"check", "log in, ask for the first page of each job, and say what ends it"},
 	{"preview", "show the first records of each job as a table"},
@@ -108,7 +108,7 @@ func parseFlags(args []string, stderr io.Writer, p Options) (options, error) {
 		return o, usageError{err}
 	}
 	if flags.NArg() > 0 {
-		return o, usageError{fmt.Errorf("there are no arguments, only flags, and check, preview or discover in front of them: %q", flags.Args())}
+		return o, usageError{fmt.Errorf("there are no arguments, only flags, and check, preview or discover before them: %q", flags.Args())}
 	}
 	if o.columns != "" && (o.out != "" || o.verb != "") {
 		return o, usageError{errors.New("-columns is for runs into an engine")}
@@ -156,7 +156,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, p Options
 	return o.run(ctx, cfg, logger, stdout, stderr)
 }
 
-// run locks the files of the run and does what the verb says.
+// run locks the files of the run and executes the verb.
 func (o options) run(ctx context.Context, cfg *extractor.Config, logger *slog.Logger, stdout, stderr io.Writer) (err error) {
 	file := stateFile(o.state)
 	var locks runLock
@@ -196,7 +196,7 @@ func (o options) run(ctx context.Context, cfg *extractor.Config, logger *slog.Lo
 		if err := locks.lock("the folder "+o.out, filepath.Join(o.out, "extract.lock")); err != nil {
 			return err
 		}
-		if file != "" { // what was pulled is kept for a run that goes on
+		if file != "" { // the pulled pages are kept for a run that resumes
 			opts.Spool = filepath.Join(o.out, "unfinished.pages")
 			opts.Checkpoint = func(_ context.Context, s extractor.State) error { return file.save(s) }
 		}
@@ -240,7 +240,7 @@ func pull(
 	state, err = extractor.Run(ctx, cfg, state, opts)
 	state.Names = e.source
 	line.End()
-	// After an error too: the state then has the position at which the next run goes on.
+	// After an error too, since the state then has the position at which the next run resumes.
 	if err := errors.Join(err, file.save(state)); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func TestToyFiles(t *testing.T) {
 	}
 }
 
-// TestResumeKeepsTables goes on after a crash with a data type whose name another one has as well.
+// TestResumeKeepsTables resumes after a crash with a data type that shares its name with another data type.
 func TestResumeKeepsTables(t *testing.T) {
 	t.Parallel()
 	var healed atomic.Bool
@@ -128,7 +128,7 @@ func TestStateFolder(t *testing.T) {
 	}
 }
 
-// TestResume lets the API fail in the middle: the next run goes on there, and every record is in the table once.
+// TestResume lets the API fail in the middle. The next run resumes there, and every record is in the table once.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -155,7 +155,7 @@ func TestResume(t *testing.T) {
 	args := []string{"-config", path("config.json"), "-base-url", api.URL, "-state", path("state.json"), "-data", path("data")}
 	broken.Store(true)
 	_, _, err := program(t, args...)
-	if ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "answered 400: down") {
+	if ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "returned 400: down") {
 		t.Fatalf("error %v", err)
 	}
 	broken.Store(false)
@@ -249,7 +249,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestToyAgain runs the bundled configuration twice, as the example of docs/extractor.md does: the second run asks only for prices that are new.
+// TestToyAgain runs the bundled configuration twice, as the example of docs/extractor.md does. The second run asks only for prices that are new.
 func TestToyAgain(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
@@ -321,7 +321,7 @@ func TestCheckFindsMissingData(t *testing.T) {
 	t.Parallel()
 	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"items": [1]}`) }, "", `, "dataField": "itms"`)
 	out, _, err := program(t, append([]string{"check"}, args...)...)
-	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, `look at this: no data at "itms" in the answer`) {
+	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, `look at this: no data at "itms" in the response`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -354,7 +354,7 @@ func TestLooksKeepTokens(t *testing.T) {
 	}
 }
 
-// TestOneRunAtATime starts a run while another one uses the same state or folder.
+// TestOneRunAtATime starts a run while a second run uses the same state or folder.
 func TestOneRunAtATime(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
@@ -438,7 +438,7 @@ func TestDiscoveredColumns(t *testing.T) {
 	}
 }
 
-// TestOneEngineAtATime starts a run while another one uses the same data directory.
+// TestOneEngineAtATime starts a run while a second run uses the same data directory.
 func TestOneEngineAtATime(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64

@@ -23,7 +23,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// TestMain is the program itself when a test starts it as a process of its own.
+// TestMain is the program itself when a test starts it as a separate process.
 func TestMain(m *testing.M) {
 	if args := os.Getenv("FOREBAY_TEST_EXTRACT"); args != "" {
 		err := Run(context.Background(), strings.Split(args, "\n"), os.Stdout, os.Stderr, Options{})
@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// growing is an API whose list can grow, and that tells when it has answered some requests. It gives a new refresh token for each that is used.
+// growing is an API whose list can grow, and that signals when it has served some requests. It gives a new refresh token for each used token.
 type growing struct {
 	mu      sync.Mutex
 	records int
 	left    int // requests until enough is closed
 	enough  chan struct{}
-	// issued is the number of the newest refresh token, used the highest that came back, or whose access token did: by then it must be
-	// saved. Those below do not work any more.
+	// issued is the number of the newest refresh token, used the highest that was sent back, or whose access token was. By then it
+	// must be saved. Earlier tokens no longer work.
 	issued, used int
 	refused      []string
 }
@@ -100,7 +100,7 @@ func (g *growing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestKilledProcess kills the program at random requests, again and again, while its refresh tokens rotate. The API grows when a run has
-// ended. At last each record is in its table once, each row of details, and each of a window; the program has used no token that does not work.
+// ended. At last each record is in its table once, each row of details, and each of a window. The program has used no token that does not work.
 func TestKilledProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -152,7 +152,7 @@ func TestKilledProcess(t *testing.T) {
 // killedTables are the tables of the runs that are killed, with the field that makes a record unique.
 var killedTables = map[string]string{"list": "id", "details": "of", "days": "at"}
 
-// killProcesses has runs whose records go where flag says. collect is called when a run has ended, with what it returned before.
+// killProcesses kills runs whose records go where flag says. collect is called when a run has ended, with its previous result.
 func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder string, got map[string][]string) map[string][]string) {
 	random := seedtest.Rand(t)
 	api := &growing{records: 10}
@@ -167,7 +167,7 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 		t.Fatal(err)
 	}
 	start := func(requests int) (kill bool, log string, err error) {
-		// A server for each process: no request of a killed one arrives while the next is at work.
+		// There is a server for each process, so that no request of a killed one arrives while the next is at work.
 		server := httptest.NewServer(api)
 		defer server.Close()
 		args := []string{"-config", path("config.json"), "-base-url", server.URL, "-state", path("state.json"), flag, path("data")}
@@ -193,7 +193,7 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 			return true, out.String(), err
 		}
 	}
-	// done reports whether the last run has saved its end: one that was killed may have come so far.
+	// done reports whether the last run has saved its end. A run that was killed may have come so far.
 	done := func() bool {
 		text, err := os.ReadFile(path("state.json"))
 		if errors.Is(err, os.ErrNotExist) {
@@ -219,13 +219,13 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 			}
 		}
 		got = collect(t, path("data"), got)
-		// Pages by number move when the list grows: records that come in the middle of a run may be missed, or be there twice.
+		// Pages by number move when the list grows. Records that are added in the middle of a run may be missed, or be there twice.
 		api.mu.Lock()
 		api.records += 1 + random.IntN(5)
 		api.mu.Unlock()
 		most = 4 // later runs have at least a token, two pages and the details of a record
 	}
-	for range 2 { // the first goes on, the second asks for what came since
+	for range 2 { // the first resumes, the second asks for newer records
 		if _, log, err := start(0); err != nil {
 			t.Fatalf("%v\n%s", err, log)
 		}
@@ -261,7 +261,7 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 func TestLook(t *testing.T) {
 	t.Parallel()
 	out, log, err := program(t, "check")
-	if err != nil || !strings.Contains(out, "each job has answered") {
+	if err != nil || !strings.Contains(out, "each job has a response") {
 		t.Errorf("%v\n%s%s", err, out, log)
 	}
 	out, log, err = program(t, "preview", "-records", "2")
@@ -306,7 +306,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestFilesGoOn lets the API fail in the middle of a run that writes files: the next one asks for the rest only.
+// TestFilesGoOn lets the API fail in the middle of a run that writes files. The next one asks for the rest only.
 func TestFilesGoOn(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -340,7 +340,7 @@ func TestFilesGoOn(t *testing.T) {
 	}
 }
 
-// TestLookKeepsTokens runs the commands that store nothing against a server that takes each refresh token once: the state file has the newest,
+// TestLookKeepsTokens runs the commands that store nothing against a server that takes each refresh token once. The state file has the newest,
 // and the position as it was.
 func TestLookKeepsTokens(t *testing.T) {
 	t.Parallel()

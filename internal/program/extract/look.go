@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// look runs check, preview or discover: what a configuration gives, before anything is stored.
+// look runs check, preview or discover. It shows the result of a configuration before anything is stored.
 func look(ctx context.Context, cfg *extractor.Config, state extractor.State, opts extractor.Options, o options, out io.Writer) error {
 	if o.verb == "check" {
 		return check(ctx, cfg, state, opts, out)
@@ -50,7 +50,7 @@ func look(ctx context.Context, cfg *extractor.Config, state extractor.State, opt
 	return err
 }
 
-// check says what ends each job. The configuration works if each job has answered and no response says that records are missing.
+// check says what ends each job. The configuration works if each job has a response and no response says that records are missing.
 func check(ctx context.Context, cfg *extractor.Config, state extractor.State, opts extractor.Options, out io.Writer) error {
 	samples, err := extractor.Preview(ctx, cfg, state, 1, opts)
 	if err != nil {
@@ -79,11 +79,11 @@ func check(ctx context.Context, cfg *extractor.Config, state extractor.State, op
 	case err != nil:
 		return err
 	case doubts == 0:
-		fmt.Fprintln(out, "the configuration works: each job has answered")
+		fmt.Fprintln(out, "the configuration works: each job has a response")
 	case opts.Strict:
 		return usageError{errors.New("records may be missing")}
 	default:
-		fmt.Fprintln(out, "each job has answered, but records may be missing")
+		fmt.Fprintln(out, "each job has a response, but records may be missing")
 	}
 	return nil
 }

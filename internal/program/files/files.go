@@ -1,5 +1,4 @@
-// Package files shows the files of a sink of a running server that wait, and decides what becomes of those that are held. It speaks the Stream
-// API.
+// Package files shows the waiting files of a sink of a running server, and decides the fate of held files. It speaks the Stream API.
 package files
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 )
 
-// action is what is asked for a file.
+// action is the action requested for a file.
 type action struct{ method, path, done string }
 
 var actions = map[string]action{
@@ -27,8 +26,8 @@ var actions = map[string]action{
 	"discard":    {http.MethodDelete, "", "Its rows are discarded."},
 }
 
-// Run is the program: an action, flags, SOURCE/SINK, and the id of a file. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong
-// arguments.
+// Run is the program. Its arguments are an action, flags, SOURCE/SINK, and the id of a file. A list needs no sink. Run returns [flag.ErrHelp] after
+// -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
 	name, args := api.Action(args)
 	var server api.Flags
@@ -44,21 +43,29 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	if !known && name != "list" {
 		return api.WrongAction(name, "list, retry, split, quarantine or discard")
 	}
-	source, sink, err := api.SinkOf(flags.Arg(0))
+	var source, sink string
+	var err error
+	everySink := !known && flags.NArg() == 0 && !*all
+	if !everySink {
+		source, sink, err = api.SinkOf(flags.Arg(0))
+	}
 	switch {
 	case err != nil:
 		return err
 	case known && flags.NArg() != 2:
-		return api.Wrong("%s takes the id of one file, behind SOURCE/SINK: list shows the ids", name)
-	case !known && flags.NArg() != 1:
+		return api.Wrong("%s takes the id of one file, after SOURCE/SINK: list shows the ids", name)
+	case !known && flags.NArg() > 1:
 		return api.Wrong("unexpected argument %q: flags stand before SOURCE/SINK", flags.Arg(1))
 	}
 	c, err := server.Client(env)
 	if err != nil {
 		return err
 	}
-	if !known {
-		return list(ctx, c, c.Sink(source, sink), *all, *asJSON)
+	switch {
+	case everySink:
+		return list(ctx, c, c.FailedFiles(), true, *asJSON)
+	case !known:
+		return list(ctx, c, fmt.Sprintf("%s/statistics/files?failedFiles=%t", c.Sink(source, sink), !*all), false, *asJSON)
 	}
 	if err := c.Call(ctx, do.method, c.Sink(source, sink)+"/files/"+url.PathEscape(flags.Arg(1))+do.path, nil, nil); err != nil {
 		return err
@@ -67,25 +74,30 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	return err
 }
 
-// list writes the files of a sink.
-func list(ctx context.Context, c *api.Client, sink string, all, asJSON bool) error {
+// list writes the files that the API lists at an address, of one sink or of all.
+func list(ctx context.Context, c *api.Client, address string, ofAll, asJSON bool) error {
 	var answer struct {
-		Files   []json.RawMessage
-		Missing []struct{ Node, Reason string }
+		Files      []json.RawMessage
+		Missing    []struct{ Node, Reason string }
+		TotalCount int
 	}
-	if err := c.Call(ctx, http.MethodGet, fmt.Sprintf("%s/statistics/files?failedFiles=%t", sink, !all), nil, &answer); err != nil {
+	if err := c.Call(ctx, http.MethodGet, address, nil, &answer); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(c.Env.Out, 0, 0, 2, ' ', 0)
 	if !asJSON {
+		if ofAll {
+			fmt.Fprint(w, "SINK\t")
+		}
 		fmt.Fprint(w, "FILE\tSTATE\tROWS\tOPENED\tFAILED\tNEXT ATTEMPT\tREFUSED\tREASON\n")
 	}
 	for _, text := range answer.Files {
 		var f struct {
-			FileID, State, OpenedAt, RetryReason, RetryAfter string
-			RetryAttempt                                     int
-			Refused                                          *struct{ Reason string }
-			Statistics                                       struct{ Total struct{ RecordsCount int64 } }
+			SourceID, SinkID, FileID, State, OpenedAt, RetryReason, RetryAfter string
+
+			RetryAttempt int
+			Refused      *struct{ Reason string }
+			Statistics   struct{ Total struct{ RecordsCount int64 } }
 		}
 		if err := json.Unmarshal(text, &f); err != nil {
 			return err
@@ -102,11 +114,17 @@ func list(ctx context.Context, c *api.Client, sink string, all, asJSON bool) err
 		if f.Refused != nil {
 			refused = f.Refused.Reason
 		}
+		if ofAll {
+			fmt.Fprintf(w, "%s\t", api.Line(f.SourceID+"/"+f.SinkID))
+		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", api.Line(f.FileID), api.Line(f.State), f.Statistics.Total.RecordsCount, api.Line(f.OpenedAt), f.RetryAttempt,
 			api.Line(cmp.Or(f.RetryAfter, "-")), api.Line(refused), api.Line(f.RetryReason))
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if more := answer.TotalCount - len(answer.Files); more > 0 {
+		fmt.Fprintf(c.Env.Errors, "%d later files are not listed\n", more)
 	}
 	for _, m := range answer.Missing {
 		fmt.Fprintf(c.Env.Errors, "the files of node %s are not listed: %s\n", api.Line(m.Node), api.Line(m.Reason))

@@ -57,7 +57,7 @@ func newShop(t *testing.T) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if task, err = cat.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+	if task, err = task.Wait(t.Context()); err != nil || task.Status != catalog.Succeeded {
 		t.Fatalf("%+v, %v", task, err)
 	}
 	h, err := streamapi.New(cat, streamapi.Options{Auth: streamapi.StaticToken(token, 1), IngestURL: "http://events.example"})
@@ -106,6 +106,9 @@ func TestFiles(t *testing.T) {
 		if out, err := s.run("list", "-json", "-all", "shop/orders"); err != nil || strings.Count(out, "\n") != i+1 || !strings.Contains(out, `"fileId":"`+file) {
 			t.Errorf("list of all: %q, %v", out, err)
 		}
+		if out, err := s.run("list"); err != nil || !strings.HasPrefix(out, "SINK ") || !strings.Contains(out, "shop/orders  "+file) || strings.Count(out, "\n") != 2 {
+			t.Errorf("list of all sinks: %q, %v", out, err)
+		}
 		if out, err := s.run("retry", "shop/orders", file); err != nil || out != "A new attempt has started.\n" {
 			t.Errorf("retry: %q, %v", out, err)
 		}
@@ -125,9 +128,12 @@ func TestFiles(t *testing.T) {
 		if _, err := s.run(want.action, "shop/orders", file); err == nil || !strings.Contains(err.Error(), "fileNotFound") {
 			t.Errorf("%s of a file that has ended: %v", want.action, err)
 		}
+		if out, err := s.run("list"); err != nil || strings.Count(out, "\n") != 1 {
+			t.Errorf("list of all sinks after %s: %q, %v", want.action, out, err)
+		}
 	}
 	var wrong *api.UsageError
-	for _, args := range [][]string{{}, {"list"}, {"melt", "shop/orders"}, {"split", "shop/orders"}, {"list", "shop/orders", "x"}, {"split", "-x", "shop/orders", "y"}} {
+	for _, args := range [][]string{{}, {"list", "-all"}, {"melt", "shop/orders"}, {"split", "shop/orders"}, {"list", "shop/orders", "x"}, {"split", "-x", "shop/orders", "y"}} {
 		if _, err := s.run(args...); !errors.As(err, &wrong) {
 			t.Errorf("%q: %v", args, err)
 		}

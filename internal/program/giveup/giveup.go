@@ -1,4 +1,4 @@
-// Package giveup gives up what nobody can read any more of an instance of a cluster, through any node, and says before what is lost.
+// Package giveup gives up the batches of a cluster's instance that no node can read any longer, through any node, and first shows the loss.
 package giveup
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/program/api"
 )
 
-// loss is the answer of a node.
+// loss is the response of a node.
 type loss struct {
 	Instance, Node, State                                string
 	CanGiveUp                                            bool
@@ -18,7 +18,7 @@ type loss struct {
 	CheckpointProblem, LogProblem                        string
 }
 
-// Run is the program: flags and an instance. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
+// Run is the program. It takes flags and an instance. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
 	var server api.Flags
 	flags := flag.NewFlagSet("giveup", flag.ContinueOnError)
@@ -49,11 +49,11 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	if err := c.Call(ctx, http.MethodPost, at+"/give-up", []byte("{}"), nil); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(env.Out, "The instance is given up. A node takes it over after a lease, and logs what was lost.")
+	_, err = fmt.Fprintln(env.Out, "The instance is given up. A node takes it over after a lease, and logs the losses.")
 	return err
 }
 
-// text says what is lost, for people.
+// text describes the loss, for people.
 func (l *loss) text(yes bool) string {
 	s := fmt.Sprintf("instance      %s of node %s, %s\nacknowledged  batches 1 to %d, or more than its record knows\nreadable      ",
 		api.Line(l.Instance), api.Line(l.Node), api.Line(l.State), l.Acknowledged)

@@ -1,4 +1,4 @@
-// Package quarantine looks into the quarantines of a running server, and edits, replays and discards what is in them. It speaks the Stream API.
+// Package quarantine looks into the quarantines of a running server, and edits, replays and discards their records. It speaks the Stream API.
 package quarantine
 
 import (
@@ -48,7 +48,8 @@ func (f *filter) parameters() map[string]any {
 
 const actions = "list, get, edit, test, replay, discard or cancel"
 
-// Run is the program: an action, flags, SOURCE/SINK, and ids of records. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
+// Run is the program. Its arguments are an action, flags, SOURCE/SINK, and ids of records. It returns [flag.ErrHelp] after -h and an
+// [*api.UsageError] for wrong arguments.
 func Run(ctx context.Context, args []string, env api.Environment) error {
 	action, args := api.Action(args)
 	var o options
@@ -297,7 +298,7 @@ func (c *client) show(answer json.RawMessage, asJSON bool) error {
 		}
 	}
 	part("body", r.Body, r.BodyBase64)
-	part("body as it came", r.Original, r.OriginalBase64)
+	part("original body", r.Original, r.OriginalBase64)
 	return nil
 }
 
@@ -393,7 +394,7 @@ func cancel(ctx context.Context, c *client, o *options) error {
 	return nil
 }
 
-// move replays or discards: one record at once, others as a task whose end it waits for.
+// move replays or discards, one record at once, others as a task whose end it waits for.
 func move(ctx context.Context, c *client, o *options) error {
 	filter := o.filter.parameters()
 	selection := map[string]any{"all": true}

@@ -63,7 +63,7 @@ func newShop(t *testing.T) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if task, err = cat.Wait(t.Context(), task.ID); err != nil || task.Status != catalog.Succeeded {
+	if task, err = task.Wait(t.Context()); err != nil || task.Status != catalog.Succeeded {
 		t.Fatalf("%+v, %v", task, err)
 	}
 	events := httptest.NewServer(stream.Ingest(eng, stream.Options{}))
@@ -151,7 +151,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// An edit shows who has made it, and a discard takes a reason.
+// An edit shows its author, and a discard accepts a reason.
 func TestWhoAndWhy(t *testing.T) {
 	s := newShop(t)
 	s.send(`{"price":"x"}`)
@@ -176,7 +176,7 @@ func TestWhoAndWhy(t *testing.T) {
 	}
 }
 
-// The way of a record through the command: listed, read, tested, edited, replayed. Nothing that a sender sends controls the terminal.
+// A record goes through the command. It is listed, read, tested, edited, replayed. Nothing that a sender sends controls the terminal.
 func TestCommands(t *testing.T) {
 	s := newShop(t)
 	for i := range 230 { // three pages
@@ -209,7 +209,7 @@ func TestCommands(t *testing.T) {
 	if _, _, err := s.run(`{"price":1}`, "edit", "-body", "-", "-revision", "0", "shop/orders", last); err == nil || !strings.Contains(err.Error(), "recordChanged") {
 		t.Errorf("an edit of an earlier revision: %v", err)
 	}
-	if out, _, err := s.run(`{"price":1}`, "edit", "-body", "-", "shop/orders", last); err != nil || !strings.Contains(out, "body:\n{\"price\":1}") || !strings.Contains(out, "body as it came:") {
+	if out, _, err := s.run(`{"price":1}`, "edit", "-body", "-", "shop/orders", last); err != nil || !strings.Contains(out, "body:\n{\"price\":1}") || !strings.Contains(out, "original body:") {
 		t.Errorf("the edit: %s, %v", out, err)
 	}
 	if out, _, err := s.run("", "test", "shop/orders", last); err != nil || !strings.Contains(out, `"1"`) {
@@ -261,7 +261,7 @@ func TestCommandsByVersion(t *testing.T) {
 	text := "another description"
 	task, err := s.cat.UpdateSink(catalog.By{Type: "user"}, "shop", "orders", catalog.SinkPatch{Description: &text})
 	if err == nil {
-		task, err = s.cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatalf("%+v, %v", task, err)
@@ -288,7 +288,7 @@ func TestCommandsByVersion(t *testing.T) {
 	}
 }
 
-// A call with wrong arguments changes nothing and says what is wrong.
+// A call with wrong arguments changes nothing and describes the mistake.
 func TestWrongArguments(t *testing.T) {
 	s := newShop(t)
 	s.send(`{}`)

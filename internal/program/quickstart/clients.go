@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// ledger is what the clients know: which deliveries each sink has acknowledged.
+// ledger is the clients' knowledge of which deliveries each sink has acknowledged.
 type ledger struct {
 	run      string       // the prefix of all delivery ids
-	answered atomic.Int64 // events with a final answer
-	onAnswer func() error // called after each of them; nil does nothing
+	answered atomic.Int64 // events with a final response
+	onAnswer func() error // called after each of them, nil does nothing
 
 	mu       sync.Mutex
 	acked    []map[delivery]struct{} // by sink
@@ -35,7 +35,7 @@ func newLedger() *ledger {
 	return l
 }
 
-// answer is the part of an answer that a client needs: what became of the event at each sink.
+// answer is the part of a response that a client needs, which is the outcome of the event at each sink.
 type answer struct {
 	Sources []struct {
 		Sinks []struct {
@@ -45,7 +45,7 @@ type answer struct {
 	}
 }
 
-// record notes what an answer says about each sink. An answer without sinks is a success at all of them.
+// record notes the outcome at each sink. A response without sinks is a success at all of them.
 func (l *ledger) record(a answer, d delivery, final bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *ledger) record(a answer, d delivery, final bool) {
 	}
 }
 
-// sendAll sends events 0 to cfg.n-1, each until it has a final answer.
+// sendAll sends events 0 to cfg.n-1, each until it has a final response.
 func sendAll(ctx context.Context, cfg config, svc service, l *ledger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,8 +92,8 @@ func sendAll(ctx context.Context, cfg config, svc service, l *ledger) error {
 	return context.Cause(ctx)
 }
 
-// send repeats one event until the answer is final: a success, or a refusal of the event itself. Every attempt has its
-// own number, so that rows can be matched to attempts.
+// send repeats one event until the response is final, that is, a success, or a refusal of the event itself. Every attempt has
+// its own number, so that rows can be matched to attempts.
 func send(ctx context.Context, client *http.Client, cfg config, svc service, l *ledger, event uint32) error {
 	for attempt := uint32(1); ; attempt++ {
 		d := delivery{event, attempt}
@@ -113,7 +113,7 @@ func send(ctx context.Context, client *http.Client, cfg config, svc service, l *
 		case success:
 			l.record(answer{}, d, true)
 		case json.Unmarshal(reply, &a) != nil || final && len(a.Sources) == 0:
-			return fmt.Errorf("event %d: unexpected answer %d: %s", event, status, reply)
+			return fmt.Errorf("event %d: unexpected response %d: %s", event, status, reply)
 		case len(a.Sources) > 0:
 			l.record(a, d, final)
 		}
@@ -131,7 +131,7 @@ func send(ctx context.Context, client *http.Client, cfg config, svc service, l *
 	}
 }
 
-// post sends one request. wait is what the server asks for before the next attempt, if there has to be one.
+// post sends one request. wait is the pause that the server requests before the next attempt, if one is needed.
 func post(ctx context.Context, client *http.Client, url string, body []byte) (status int, wait time.Duration, reply []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// service receives the events: a node in this process, or one in a child process that is killed now and then.
+// service receives the events. It is a node in this process, or one in a child process that is killed now and then.
 type service interface {
 	// url is where events are sent now.
 	url() string
@@ -73,7 +73,7 @@ func define(ctx context.Context, eng *forebay.Engine, src forebay.Source, target
 	if err != nil {
 		return err
 	}
-	if _, err := eng.Apply(ctx, compiled, forebay.ApplyOptions{}); err != nil {
+	if _, err := compiled.Apply(ctx, forebay.ApplyOptions{}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -1,14 +1,14 @@
-// Package quickstart takes events all the way on one machine. It opens an engine in a directory, serves the ingestion
+// Package quickstart moves events all the way on one machine. It opens an engine in a directory, serves the ingestion
 // endpoint on a loopback port, sends webhook-like events to it over HTTP, and waits until they are in the tables. Then it
 // reads the tables back to see that every acknowledged event is there exactly once.
 //
-// The last line on standard output has the result; the exit status is 1 if a row was lost or doubled:
+// The last line on standard output has the result. The exit status is 1 if a row was lost or doubled:
 //
 //	quickstart: sent=10000 rows=20000 rejected=0 lost=0 duplicated=0
 //
-// sent counts events. The other figures count rows, and every event has one in each of the two tables. rows are in the tables, rejected ones
-// were refused by a sink for good, lost ones were acknowledged and are missing, and duplicated ones are there more than once. With -crash the
-// line ends with unconfirmed=U: rows that are in a table although their answer was lost with the process.
+// sent counts events. The other figures count rows, and every event has one in each of the two tables. rows are in the tables, rejected rows
+// were permanently refused by a sink, lost rows were acknowledged and are missing, and duplicated rows are there more than once. With -crash
+// the line ends with unconfirmed=U: rows that are in a table although their response was lost with the process.
 package quickstart
 
 import (
@@ -44,7 +44,7 @@ type config struct {
 type Options struct {
 	// Name of the program begins its errors. Default: "quickstart".
 	Name string
-	// Flags adds flags; nil adds none.
+	// Flags adds flags. Nil adds none.
 	Flags func(*flag.FlagSet)
 	// Open opens the tables. Nil is [store.Folders].
 	Open store.Open
@@ -190,7 +190,7 @@ func run(ctx context.Context, out io.Writer, cfg config) error {
 	return report(cfg, dir, ledger, out)
 }
 
-// report reads the tables and prints what is in them.
+// report reads the tables and prints a summary.
 func report(cfg config, dir string, ledger *ledger, out io.Writer) error {
 	audit, err := auditTables(cfg, dir, ledger)
 	if err != nil {
@@ -205,8 +205,9 @@ func report(cfg config, dir string, ledger *ledger, out io.Writer) error {
 	return audit.verdict(out, cfg)
 }
 
-// unconfirmedText explains rows that are there once more than events were sent, after their number.
-const unconfirmedText = "%d rows are of requests whose answer was lost in a kill. Their clients sent them again.\nEvery confirmed attempt is in the tables once. An id of the event in a column tells such rows apart.\n\n"
+// unconfirmedText explains, after their number, the rows that exceed the number of events that were sent.
+const unconfirmedText = "%d rows are from requests whose responses were lost in a crash. The clients resent the requests.\n" +
+	"Each confirmed attempt is in the tables once. To identify these rows, store an event id in a column.\n\n"
 
 // dataDir returns an absolute path, so that the printed commands work everywhere.
 func dataDir(dir string) (string, error) {

@@ -84,7 +84,7 @@ func TestLastScreenFits(t *testing.T) {
 		if !ok || !strings.HasPrefix(screen, args[1]+" events sent") {
 			t.Fatalf("the figures are not after the first empty line:\n%s", stdout)
 		}
-		if slices.Contains(args, "-crash") && !strings.Contains(screen, "lost in a kill") { // then no response was lost
+		if slices.Contains(args, "-crash") && !strings.Contains(screen, "lost in a crash") { // then no response was lost
 			screen += "\n" + fmt.Sprintf(unconfirmedText, 10000)
 		}
 		lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
@@ -131,7 +131,7 @@ func TestPrintedQuery(t *testing.T) {
 	}
 }
 
-// summaryOf is what the printed queries answer.
+// summaryOf returns the result of the printed queries.
 func summaryOf(t *testing.T, tables *dir.TableDir, columns []datatype.Column) string {
 	t.Helper()
 	at := func(name string) int { return slices.Index(datatype.Names(columns), name) }
@@ -192,13 +192,13 @@ func TestQuickstartSurvivesCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, shown, _ := strings.Cut(string(page), "and it ends like this:\n\n```\n")
+	_, shown, _ := strings.Cut(string(page), "and the output ends like this:\n\n```\n")
 	shown, _, ok := strings.Cut(shown, "```\n")
 	if !ok {
 		t.Fatal("docs/start.md does not show the end of the output")
 	}
-	if got["unconfirmed"] == 0 { // no kill has taken the answer of a request, so nothing is said of that
-		first, rest, _ := strings.Cut(shown, " rows are of")
+	if got["unconfirmed"] == 0 { // no kill has lost a response, so the text does not mention it
+		first, rest, _ := strings.Cut(shown, " rows are from")
 		_, last, _ := strings.Cut(rest, "\n\n")
 		shown = strings.TrimRight(first, "0123456789") + last
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/forebay/forebay/internal/program/show"
 )
 
-// audit compares the tables with what the clients know.
+// audit compares the tables with the clients' ledger.
 type audit struct {
 	rows int64 // of this run, in all tables
-	// rejected, lost, duplicated and unconfirmed count rows: see the package comment.
+	// rejected, lost, duplicated and unconfirmed count rows, see the package comment.
 	rejected, lost, duplicated, unconfirmed int64
 	wrong                                   int64 // rows with a cell that belongs to another event
 	tables                                  []show.Table
@@ -100,7 +100,7 @@ func (a *audit) verdict(out io.Writer, cfg config) error {
 	case a.wrong > 0:
 		return fmt.Errorf("%d rows hold cells of another event", a.wrong)
 	case !cfg.crash && a.unconfirmed > 0:
-		return fmt.Errorf("%d rows are in the tables although no answer confirmed them", a.unconfirmed)
+		return fmt.Errorf("%d rows are in the tables although no response confirmed them", a.unconfirmed)
 	}
 	return nil
 }

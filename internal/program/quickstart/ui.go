@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// ui is the console of the engine on a port of its own.
+// ui is the console of the engine on a separate port.
 type ui struct {
 	console *console.Console
 	server  *web.Server
@@ -38,15 +38,15 @@ func startUI(eng *forebay.Engine, out io.Writer) (*ui, error) {
 }
 
 func (u *ui) close() {
-	_ = u.console.Close() // first: open streams would hold up the server
+	_ = u.console.Close() // first, because open streams would hold up the server
 	u.server.Close()
 }
 
 // shopPace is the time between two events in -ui.
 const shopPace = 40 * time.Millisecond
 
-// outage is how long the table of the second sink does not answer in -ui. Then it answers for twice that time. A person who opens the console
-// sees an outage soon, and has time to look at it.
+// outage is how long the table of the second sink does not respond in -ui. Then it responds for twice that time. A person who opens the
+// console soon sees an outage, and has time to look at it.
 const outage = 8 * time.Second
 
 // failingTarget fails the imports into one table while it is down.
@@ -77,11 +77,11 @@ func watchable(opts *forebay.Options, src *forebay.Source) *failingTarget {
 	return target
 }
 
-// show sends events until ctx ends, one after the other, while the second table does not answer now and then. It returns how many events were
-// sent, including those that were sent before. The first outage has begun when it is called.
+// show sends events until ctx ends, one after the other, while the second table has an outage now and then. It returns the number of events
+// sent, including events sent before the call. The first outage has begun when it is called.
 func (n *node) show(ctx context.Context, cfg config, l *ledger, out io.Writer) (sent int, err error) {
 	length := cmp.Or(cfg.outage, outage)
-	fmt.Fprintf(out, "\nEvents keep coming. Every %[3]s the table %[1]s does not answer for %[2]s: its rows wait, and nothing is lost.\nPress Ctrl-C to end.\n",
+	fmt.Fprintf(out, "\nEvents keep arriving. Every %[3]s the table %[1]s is unavailable for %[2]s: its rows wait, and nothing is lost.\nPress Ctrl-C to end.\n",
 		n.failing.table, length, 3*length)
 	defer n.failing.down.Store(false)
 	client := &http.Client{Transport: new(http.Transport), Timeout: 30 * time.Second}
@@ -102,7 +102,7 @@ func (n *node) show(ctx context.Context, cfg config, l *ledger, out io.Writer) (
 				change.Reset(2 * length)
 			}
 		case <-pace.C:
-			// An event that is under way when ctx ends is not cut off at once, so that each event has an answer.
+			// An event in progress when ctx ends is not cut off at once, so that each event has a response.
 			late, stop := outliving(ctx)
 			err := send(late, client, cfg, n, l, uint32(sent))
 			stop()
@@ -116,7 +116,7 @@ func (n *node) show(ctx context.Context, cfg config, l *ledger, out io.Writer) (
 	return sent, nil
 }
 
-// graceTime is how long what is under way may take after the program was interrupted.
+// graceTime is how long pending work may take after the program was interrupted.
 const graceTime = 30 * time.Second
 
 // outliving returns a context that ends graceTime after ctx.

@@ -55,18 +55,17 @@ func newShop(t *testing.T) *shop {
 	done := func(task catalog.Task, err error) {
 		t.Helper()
 		if err == nil {
-			task, err = cat.Wait(t.Context(), task.ID)
+			task, err = task.Wait(t.Context())
 		}
 		if err != nil || task.Status != catalog.Succeeded {
 			t.Fatalf("%+v, %v", task, err)
 		}
 	}
 	by := catalog.By{Type: "user"}
-	done(cat.CreateSource(by, catalog.SourceSpec{ID: "shop", Name: "shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
+	done(cat.CreateSource(by, catalog.SourceSpec{ID: "shop", Name: "shop", Type: forebay.HTTP, Archive: true, Sinks: []catalog.SinkSpec{{
 		ID: "orders", Name: "orders", TableID: "in.c-shop.orders",
 		Columns: mapping.Columns{mapping.Path("price", "price", mapping.DataType(datatype.Int64), mapping.Required())},
 	}}}))
-	done(cat.ChangeSettings(by, catalog.Ref{Source: "shop"}, "", []catalog.SettingChange{{Key: "archive.enabled", Value: json.RawMessage("true")}}))
 	for i := range orders {
 		if _, err := eng.Ingest(t.Context(), "shop", mapping.JSON(fmt.Appendf(nil, `{"price":%d}`, i))); err != nil {
 			t.Fatal(err)
@@ -120,7 +119,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A run that waits for its pace is cancelled: the one who waits for its end is told, and the same run goes on later.
+// A run that waits for its pace is cancelled. The caller that waits for its end is notified, and the same run resumes later.
 func TestCancel(t *testing.T) {
 	s := newShop(t)
 	if _, _, err := s.run("cancel", "shop/orders"); err == nil || !strings.Contains(err.Error(), "taskNotFound") {

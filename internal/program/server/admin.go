@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/program/hostname"
+	"github.com/forebay/forebay/internal/program/refusal"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
 )
@@ -44,7 +45,7 @@ func serveAdmin(m *management, parts Parts) (*web.Server, error) {
 	return web.Start(stream.LimitConnections(listener, 8), srv), nil
 }
 
-// checkpoint is the answer to an order.
+// checkpoint is the response to an order.
 type checkpoint struct {
 	// Directory holds the copy of rows and definitions, Staging the staged objects of the running engine, which the copy
 	// needs.
@@ -64,29 +65,36 @@ func adminHandler(m *management, parts Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
-			http.Error(w, "A checkpoint takes no parameters. No checkpoint was made.", http.StatusBadRequest)
+			refusal.New(http.StatusBadRequest, "badRequest",
+				"A checkpoint has no parameters. No checkpoint was made. Repeat the request without parameters.").Write(w)
 			return
 		}
 		folder := filepath.Join(m.cfg.Dir, "checkpoints", time.Now().UTC().Format("20060102-150405.000000"))
-		w.Header().Set("Content-Type", "application/json")
-		// The rows come first, so that the later copy of the definitions, with their tokens, covers all of them.
+		// The rows are copied first, so that the later copy of the definitions, with their tokens, covers all of them.
 		err := m.eng.Checkpoint(r.Context(), folder)
 		if err == nil && m.cat != nil {
 			err = m.cat.Checkpoint(filepath.Join(folder, catalogFolder))
 		}
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(folder)) // half a checkpoint is useless
-			m.logger.Error("checkpoint not made", "cause", err, "next", "free space on the volume, and repeat the request")
-			w.WriteHeader(http.StatusInternalServerError)
-			_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+			m.logger.Error("checkpoint not made", "cause", err, "next", "free space on the volume, and retry the request")
+			refusal.New(http.StatusInternalServerError, "checkpointFailed",
+				fmt.Sprintf("No checkpoint was made: %v. Free space on the volume, and retry the request.", err)).Write(w)
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(checkpoint{
 			Directory: folder, Staging: staging,
 			Inspect: fmt.Sprintf("%s -staging %q %q", inspect, staging, folder),
 		})
 	})
-	guarded := http.NewCrossOriginProtection().Handler(mux)
+	refusal.Rest(mux, "POST /checkpoint")
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refusal.New(http.StatusForbidden, "forbidden",
+			"The request comes from a page of a different origin. Send it with a program, such as curl.").Write(w)
+	}))
+	guarded := origins.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !hostname.Known(r.Host) {
 			unknownHost(w, "an IP address or localhost")
@@ -98,5 +106,6 @@ func adminHandler(m *management, parts Parts) http.Handler {
 
 // unknownHost refuses a request that may come from a page whose name points to this machine.
 func unknownHost(w http.ResponseWriter, names string) {
-	http.Error(w, "This server does not know the host name of the request. Use "+names+".", http.StatusMisdirectedRequest)
+	refusal.New(http.StatusMisdirectedRequest, "unknownHost",
+		"This server does not know the host name of the request. Use "+names+".").Write(w)
 }

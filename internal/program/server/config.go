@@ -20,73 +20,73 @@ import (
 	"github.com/forebay/forebay/stream"
 )
 
-// Config are the options of a server. [Config.Register] makes a flag of each, and says what it means.
+// Config are the options of a server. [Config.Register] makes a flag of each, with its description.
 type Config struct {
-	// Addr takes events, APIAddr the calls of the API. Dir is the data directory.
+	// Addr accepts events, APIAddr the calls of the API. Dir is the data directory.
 	Addr, APIAddr, Dir string
 	// Optional names the flags of addresses that the operator did not set and that the server does not need. If such a port is in use, the server
 	// listens on a free port.
 	Optional map[string]bool
-	// Token is the token of the API; empty: one in a file of Dir, made at the first start.
+	// Token is the token of the API. Empty means one in a file of Dir, made at the first start.
 	Token string
-	// Source is the id of a source to create as an example; empty: none.
+	// Source is the id of a source to create as an example, empty for none.
 	Source string
 	// Stream are the options of the handler of events.
 	Stream stream.Options
-	// APIURL and IngestURL begin the addresses in answers; empty: where this process listens.
+	// APIURL and IngestURL begin the addresses in responses. Empty means where this process listens.
 	APIURL, IngestURL string
 	LogLevel          slog.Level
 	LogFormat         string
 	ShutdownTimeout   time.Duration
 	Admin             string
 	MaxConnections    int
-	// MaxSources is how many sources there may be; 0: the default of the engine.
+	// MaxSources is how many sources there may be. 0 means the default of the engine.
 	MaxSources int
 	// Tuning has MaxDiskBytes, MaxSinkBytes and MinImportInterval.
 	Tuning buffer.Tuning
-	// Tables are the options of the folder tables, and Extend the default of sinks: their tables grow.
+	// Tables are the options of the folder tables, and Extend the default of sinks, whose tables grow.
 	Tables dir.TablesOptions
 	Extend bool
 	// NetHTTP serves events with net/http in place of package fastserver.
 	NetHTTP bool
-	// UI serves the console beside the API.
+	// UI serves the console in addition to the API.
 	UI bool
 }
 
 // Register makes a flag of each option, with its default.
 func (cfg *Config) Register(flags *flag.FlagSet) {
-	flags.StringVar(&cfg.Addr, "addr", "127.0.0.1:8080", "address that receives events, HOST:PORT (e.g. 0.0.0.0:8080)")
+	flags.StringVar(&cfg.Addr, "addr", "127.0.0.1:8080", "address for receiving events, HOST:PORT (e.g. 0.0.0.0:8080)")
 	flags.StringVar(&cfg.APIAddr, "api-addr", "127.0.0.1:8081", "address of the Stream API, /metrics and the console, HOST:PORT (e.g. 10.0.0.1:8081)")
-	flags.StringVar(&cfg.APIURL, "api-public-url", "", "base URL of the Stream API as clients see it, for links in responses (default http:// and -api-addr; e.g. https://api.example.com)")
-	flags.StringVar(&cfg.IngestURL, "ingest-public-url", "", "base URL for events as clients see it, for links in responses (default http:// and -addr; e.g. https://in.example.com)")
-	flags.StringVar(&cfg.Token, "token", "", "token of the Stream API and the console (default made at the first start, in DIR/token; e.g. 3zn1qcr5kd0vw8ta)")
+	flags.StringVar(&cfg.APIURL, "api-public-url", "", "base URL at which clients reach the Stream API, for links in responses (default http:// and -api-addr; e.g. https://api.example.com)")
+	flags.StringVar(&cfg.IngestURL, "ingest-public-url", "", "base URL at which clients send events, for links in responses (default http:// and -addr; e.g. https://in.example.com)")
+	flags.StringVar(&cfg.Token, "token", "", "token of the Stream API and the console (default created at the first start, in DIR/token; e.g. 3zn1qcr5kd0vw8ta)")
 	flags.StringVar(&cfg.Admin, "admin", "", "loopback address for admin requests, such as POST /checkpoint (default none; e.g. 127.0.0.1:8082)")
-	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "most connections for events at a time; above it, idle connections are closed (e.g. 50000)")
-	flags.IntVar(&cfg.MaxSources, "max-sources", 0, "most sources, a number up to 100000, for example for a source a tenant (default 100; e.g. 10000)")
-	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "most bytes on disk of rows not yet in their tables; at the limit events get 503 (default 17179869184, 16 GiB; e.g. 107374182400)")
-	flags.BoolVar(&cfg.Tuning.UnreadyWhenFull, "unready-when-full", false, "/readiness-check returns 503 while the disk is full, so that a balancer uses other nodes")
-	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "most bytes on disk of rows of one sink; at the limit its events get 503 (default half of -max-disk-bytes; e.g. 1073741824)")
+	flags.IntVar(&cfg.MaxConnections, "max-connections", 20_000, "maximum number of connections for events; above this number, idle ones are closed (e.g. 50000)")
+	flags.IntVar(&cfg.MaxSources, "max-sources", 0, "maximum number of sources, up to 100000 (default 100; e.g. 10000)")
+	flags.Int64Var(&cfg.Tuning.MaxDiskBytes, "max-disk-bytes", 0, "maximum disk space, in bytes, for all rows that are not in their tables yet; at the limit, events get 503 (default 17179869184, 16 GiB; e.g. 107374182400)")
+	flags.BoolVar(&cfg.Tuning.UnreadyWhenFull, "unready-when-full", false, "/readiness-check returns 503 while the disk is full, so that a load balancer uses other nodes")
+	flags.Int64Var(&cfg.Tuning.MaxSinkBytes, "max-sink-bytes", 0, "maximum disk space, in bytes, for the rows of one sink; at the limit, its events get 503 (default half of -max-disk-bytes; e.g. 1073741824)")
 	duration.Var(flags, &cfg.Tuning.MinImportInterval, "min-import-interval", 0, "shortest import interval that a sink may have, a duration of 1s or more (default 30s; e.g. 5s)")
-	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "receive events with the server of net/http, which is slower than fastserver")
-	flags.BoolVar(&cfg.UI, "ui", false, "serve the console at /console/ of -api-addr; requires the API token")
-	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; without -target, the tables are in its folder tables (e.g. /var/lib/forebay)")
-	flags.BoolVar(&cfg.Extend, "extend", false, "add new columns of a sink to its table, unless the sink says otherwise (docs/columns.md)")
-	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "date or timestamp column; new tables get a folder for each of its days, dt=2026-11-22 (default none; e.g. created_at)")
-	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "bytes up to which the parts of a table are merged (default 134217728 for Parquet and Iceberg, no merging for CSV; e.g. 268435456)")
-	duration.Var(flags, &cfg.Tables.KeepFor, "keep-for", 0, "age at which parts of tables, or rows of a database, are removed, a duration (default never; e.g. 30d)")
+	flags.BoolVar(&cfg.NetHTTP, "net-http", false, "receive events with the net/http server, which is slower than fastserver")
+	flags.BoolVar(&cfg.UI, "ui", false, "serve the console under /console/ on -api-addr; requires the API token")
+	flags.StringVar(&cfg.Dir, "dir", "data", "data directory; without -target, the tables are in its subfolder tables (e.g. /var/lib/forebay)")
+	flags.BoolVar(&cfg.Extend, "extend", false, "add new columns of a sink to its table, unless the sink overrides this (docs/columns.md)")
+	flags.StringVar(&cfg.Tables.PartitionBy, "partition-by", "", "date or timestamp column; new tables get a folder for each day, such as dt=2026-11-22 (default none; e.g. created_at)")
+	flags.Int64Var(&cfg.Tables.MergeTo, "merge-to", 0, "size in bytes up to which the parts of a table are merged (default 134217728 for Parquet and Iceberg, no merging for CSV; e.g. 268435456)")
+	duration.Var(flags, &cfg.Tables.KeepFor, "keep-for", 0, "age at which the parts of a table, or rows in a database, are removed, a duration (default never; e.g. 30d)")
 	flags.BoolVar(&cfg.Tables.NoHeader, "no-header", false, "create CSV tables without a header line; such tables cannot get new columns")
-	flags.BoolVar(&cfg.Tables.Gzip, "gzip", false, "compress the CSV files of tables, as .csv.gz")
-	flags.StringVar(&cfg.Source, "source", "", "id of a source with two tables, created to try the server without the API (default none; e.g. web)")
+	flags.BoolVar(&cfg.Tables.Gzip, "gzip", false, "compress the CSV files of tables to .csv.gz")
+	flags.StringVar(&cfg.Source, "source", "", "id of an example source with two tables, created at startup (default none; e.g. web)")
 	flags.IntVar(&cfg.Stream.ProjectID, "project-id", 1, "project id in addresses, a number (e.g. 7)")
 	flags.IntVar(&cfg.Stream.BranchID, "branch-id", 1, "id of the default branch, a number (e.g. 12)")
-	flags.IntVar(&cfg.Stream.MaxBodyBytes, "max-body-bytes", stream.DefaultMaxBodyBytes, "most bytes of the body of a request (e.g. 4194304)")
-	flags.Func("trusted-proxies", "networks whose X-Forwarded-For is believed, separated by commas (default none; e.g. 10.0.0.0/8,fd00::1)", func(s string) (err error) {
+	flags.IntVar(&cfg.Stream.MaxBodyBytes, "max-body-bytes", stream.DefaultMaxBodyBytes, "maximum size of a request body in bytes (e.g. 4194304)")
+	flags.Func("trusted-proxies", "networks whose X-Forwarded-For is trusted, separated by commas (default none; e.g. 10.0.0.0/8,fd00::1)", func(s string) (err error) {
 		cfg.Stream.TrustedProxies, err = parseNetworks(s)
 		return err
 	})
-	flags.TextVar((*level)(&cfg.LogLevel), "log-level", level(slog.LevelInfo), "least level that is logged: debug, info, warn or error (e.g. debug)")
+	flags.TextVar((*level)(&cfg.LogLevel), "log-level", level(slog.LevelInfo), "lowest level that is logged: debug, info, warn or error (e.g. debug)")
 	flags.StringVar(&cfg.LogFormat, "log-format", "text", "text or json (e.g. json)")
-	duration.Var(flags, &cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "longest time that a shutdown takes, a duration (e.g. 1m)")
+	duration.Var(flags, &cfg.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long a shutdown may take, a duration (e.g. 1m)")
 }
 
 // level is a level of the log whose error names the levels.
@@ -177,7 +177,7 @@ func (cfg *Config) checkTuning() (problems []error) {
 		{"min-import-interval", buffer.Tuning{MinImportInterval: cfg.Tuning.MinImportInterval}, cfg.Tuning.MinImportInterval},
 	} {
 		if err := one.t.Validate(); err != nil {
-			_, text, _ := strings.Cut(err.Error(), ", ") // behind the name of the field and its value
+			_, text, _ := strings.Cut(err.Error(), ", ") // after the name of the field and its value
 			problems = append(problems, WrongValue(one.flag, "is %v, %s", one.value, text))
 		}
 	}

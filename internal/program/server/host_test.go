@@ -1,12 +1,15 @@
 package server
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/forebay/forebay/internal/program/refusal"
 )
 
 // A page can make its own name point to this machine (DNS rebinding). A server on a loopback address refuses requests that name such a host,
@@ -37,6 +40,38 @@ func TestUnknownHosts(t *testing.T) {
 			if got := resp.StatusCode == http.StatusMisdirectedRequest; got != refused {
 				t.Errorf("%s with Host %q = %d, want refused with 421: %t", name, host, resp.StatusCode, refused)
 			}
+		}
+	}
+}
+
+// Every refusal of the admin address has a body that describes the problem and what to do, in the shape of the Stream API's errors.
+func TestRefusalsOfAdminHaveBodies(t *testing.T) {
+	handler := adminHandler(&management{cfg: Config{Dir: t.TempDir()}}, Parts{})
+	for _, tt := range []struct {
+		request, host, origin string
+		status                int
+		name, what, next      string
+	}{
+		{"GET /checkpoint", "localhost", "", 405, "methodNotAllowed", `"/checkpoint" does not allow GET`, "Use POST"},
+		{"DELETE /checkpoint", "localhost", "", 405, "methodNotAllowed", `"/checkpoint" does not allow DELETE`, "Use POST"},
+		{"POST /checkpoint/", "localhost", "", 404, "notFound", `"/checkpoint/" not found`, "POST /checkpoint"},
+		{"GET /", "127.0.0.1:8082", "", 404, "notFound", `"/" not found`, "POST /checkpoint"},
+		{"POST /checkpoint?dir=/backup", "localhost", "", 400, "badRequest", "has no parameters", "Repeat the request without parameters"},
+		{"POST /checkpoint", "localhost", "https://example.com", 403, "forbidden", "page of a different origin", "such as curl"},
+		{"POST /checkpoint", "attacker.example", "", 421, "unknownHost", "does not know the host name", "Use an IP address or localhost"},
+	} {
+		method, path, _ := strings.Cut(tt.request, " ")
+		r := httptest.NewRequest(method, path, strings.NewReader("x"))
+		r.Host = tt.host
+		if tt.origin != "" {
+			r.Header.Set("Origin", tt.origin)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		var got refusal.Error
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != tt.status || got.Status != tt.status || got.Name != tt.name ||
+			!strings.Contains(got.Message, tt.what) || !strings.Contains(got.Message, tt.next) || (w.Header().Get("Allow") == "POST") != (tt.status == 405) {
+			t.Errorf("%s: %d %v %s, want %+v", tt.request, w.Code, w.Header(), w.Body, tt)
 		}
 	}
 }

@@ -24,10 +24,11 @@ type management struct {
 	cfg    Config
 	eng    *forebay.Engine
 	drop   func(ctx context.Context, table string) error
+	drops  map[string]func(ctx context.Context, table string) error
 	logger *slog.Logger
 	cat    *catalog.Catalog
 	opts   streamapi.Options
-	// nodes lists the nodes of the cluster; nil without one.
+	// nodes lists the nodes of the cluster, or is nil without one.
 	nodes func(ctx context.Context) ([]catalog.Node, error)
 	// consoleURL is the address of the console, empty without one.
 	consoleURL string
@@ -58,7 +59,7 @@ func (m *management) open(apiURL, ingestURL string) (_ http.Handler, err error) 
 		return nil, err
 	}
 	m.cat, err = catalog.Open(filepath.Join(m.cfg.Dir, catalogFolder), m.eng, catalog.Options{
-		BranchID: m.cfg.Stream.BranchID, Extend: m.cfg.Extend, DropTable: m.drop, Logger: m.logger,
+		BranchID: m.cfg.Stream.BranchID, Extend: m.cfg.Extend, DropTable: m.drop, DropTables: m.drops, Logger: m.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ func (m *management) maintain(apiURL, ingestURL string) (http.Handler, *catalog.
 	return api, on, nil
 }
 
-// withMetrics serves GET /metrics, and leaves all else to next. On a loopback address it serves only known hosts: the metrics need no token, and a
-// page in a browser of this machine must not read them.
+// withMetrics serves GET /metrics, and leaves all else to next. On a loopback address it serves only known hosts, because the metrics need no token,
+// and a page in a browser of this machine must not read them.
 func withMetrics(metrics, next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -135,7 +136,7 @@ func (m *management) tryOut(ctx context.Context, out io.Writer, ready string) er
 	return nil
 }
 
-const useAPI = `Create a source with a table; the answer is a task, whose outputs have the address of the source:
+const useAPI = `Create a source with a table; the response is a task, whose outputs have the address of the source:
 
   curl -H "X-StorageApi-Token: %[2]s" -H 'Content-Type: application/json' %[1]s/v1/branches/default/sources -d '{
     "type": "http", "name": "Web", "sinks": [{"type": "table", "name": "Events", "table": {
@@ -144,7 +145,7 @@ const useAPI = `Create a source with a table; the answer is a task, whose output
         {"type": "path", "name": "user_id", "path": "user.id", "dataType": "int64"}, {"type": "body", "name": "body"}]}}}]}'
   curl -H "X-StorageApi-Token: %[2]s" %[1]s/v1/branches/default/sources/web
 
-Post an event to the url in the second answer. A minute later, or when the server is stopped, it is a row of its table:
+Post an event to the url in the second response. A minute later, or when the server is stopped, it is a row of its table:
 
   curl -i -H 'Content-Type: application/json' -d '{"user":{"id":42}}' URL
 
@@ -156,7 +157,7 @@ const useSource = `Post events to %[1]s
 
   curl -i -H 'Content-Type: application/json' -d '{"user":{"id":42}}' '%[1]s'
 
-An event without user.id is answered 422: the table of whole events has it, the table of fields does not.
+An event without user.id gets 422: the table of whole events has it, the table of fields does not.
 
   curl -i -H 'Content-Type: application/json' -d '{"kind":"click"}' '%[1]s'
 
@@ -167,7 +168,7 @@ What waits for its table, and why:
 `
 
 // exampleSource creates a source that stores every event as it is, and the fields of JSON events in a second table. The
-// raw table rejects nothing; the second one requires user.id. A source that exists stays as it is.
+// raw table rejects nothing. The second one requires user.id. A source that exists stays as it is.
 func exampleSource(ctx context.Context, cat *catalog.Catalog, id string) (secret string, err error) {
 	s, err := cat.Source(id)
 	if err == nil {
@@ -193,11 +194,8 @@ func exampleSource(ctx context.Context, cat *catalog.Catalog, id string) (secret
 	if err != nil {
 		return "", err
 	}
-	if task, err = cat.Wait(ctx, task.ID); err != nil {
+	if _, err = task.Wait(ctx); err != nil {
 		return "", err
-	}
-	if task.Status != catalog.Succeeded {
-		return "", errors.New(task.Failure)
 	}
 	s, err = cat.Source(id)
 	return s.Secret, err

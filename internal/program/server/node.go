@@ -22,7 +22,7 @@ type Node interface {
 	// Engine and Catalog are served. The node closes them.
 	Engine() *forebay.Engine
 	Catalog() *catalog.Catalog
-	// Handler answers /readiness-check and the calls of the Stream API.
+	// Handler serves /readiness-check and the calls of the Stream API.
 	Handler() http.Handler
 	// Nodes lists the nodes of the cluster.
 	Nodes(ctx context.Context) ([]catalog.Node, error)
@@ -32,7 +32,7 @@ type Node interface {
 	Close() error
 }
 
-// NodeOptions are what a server gives to a node.
+// NodeOptions are the options that a server gives to a node.
 type NodeOptions struct {
 	// Engine are the options of its engine, without leases.
 	Engine forebay.Options
@@ -43,7 +43,7 @@ type NodeOptions struct {
 }
 
 // runNode serves a node of a cluster until ctx ends. A node that has lost its instance is closed and opened again. The listeners stay open
-// meanwhile: every call but a health check is then answered 503.
+// meanwhile. Every call but a health check then returns 503.
 func runNode(ctx context.Context, cfg Config, parts Parts, opts forebay.Options, logger *slog.Logger, out io.Writer) error {
 	at, err := listenBoth(cfg, logger)
 	if err != nil {
@@ -60,7 +60,7 @@ func runNode(ctx context.Context, cfg Config, parts Parts, opts forebay.Options,
 
 // runNodeOnce serves a node until ctx ends, or until it has lost its instance.
 func runNodeOnce(ctx context.Context, cfg Config, parts Parts, opts forebay.Options, at listeners, logger *slog.Logger, out io.Writer) (err error) {
-	m := &management{cfg: cfg, drop: parts.DropTable, logger: logger}
+	m := &management{cfg: cfg, drop: parts.DropTable, drops: parts.DropTables, logger: logger}
 	token, err := m.token()
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func runNodeOnce(ctx context.Context, cfg Config, parts Parts, opts forebay.Opti
 	waiting := answerWaiting(at)
 	node, err := parts.OpenNode(ctx, NodeOptions{
 		Engine:  opts,
-		Catalog: catalog.Options{BranchID: cfg.Stream.BranchID, Extend: cfg.Extend, DropTable: parts.DropTable, Logger: logger},
+		Catalog: catalog.Options{BranchID: cfg.Stream.BranchID, Extend: cfg.Extend, DropTable: parts.DropTable, DropTables: parts.DropTables, Logger: logger},
 		API:     m.opts,
 	})
 	waiting()
@@ -86,17 +86,17 @@ func runNodeOnce(ctx context.Context, cfg Config, parts Parts, opts forebay.Opti
 		events: reuse(at.events), api: reuse(at.api), handler: node.Handler(), ready: node.Handler(), lost: node.Done(),
 	}, out)
 	if lost := node.Err(); lost != nil && ctx.Err() == nil {
-		logger.Warn("instance of the node lost", "reason", lost, "next", "none; the node opens again")
+		logger.Warn("instance of the node lost", "reason", lost, "next", "none; the node reopens")
 	}
 	return err
 }
 
-// closeNode closes a node. What it could not end is no failure of the process: nobody was told that it is stored, and the log has all
-// else. So it is when all nodes are stopped at once, and the last ones have no majority any more.
+// closeNode closes a node. Calls that it could not finish are no failure of the process, because they were never acknowledged, and the log
+// has all else. This happens when all nodes are stopped at once, and the last nodes no longer have a majority.
 func closeNode(node Node, logger *slog.Logger) error {
 	err := node.Close()
 	if _, ok := errors.AsType[*buffer.FailedError](err); ok {
-		logger.Warn("node closed before its last rows were stored", "cause", err, "next", "none; their clients got no response and retry")
+		logger.Warn("node closed before its last rows were stored", "cause", err, "next", "none; the clients got no response and retry")
 		return nil
 	}
 	return err
@@ -114,7 +114,7 @@ func answerWaiting(at listeners) (stop func()) {
 		w.Header().Set("Retry-After", "5")
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, `{"statusCode":503,"error":"opening","message":"The node is opening. Its log says what it waits for."}`+"\n")
+		fmt.Fprint(w, `{"statusCode":503,"error":"opening","message":"The node is opening. Its log names the reason for the wait."}`+"\n")
 	})
 	logger := slog.New(slog.DiscardHandler)
 	servers := []Listener{
@@ -125,7 +125,7 @@ func answerWaiting(at listeners) (stop func()) {
 		end, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		for _, s := range servers {
-			_ = s.Stop(end) // cut off are the calls that would be answered 503
+			_ = s.Stop(end) // the calls cut off would return 503
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (l *keptListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener]: it ends Accept alone.
+// Close implements [net.Listener]. It ends only Accept.
 func (l *keptListener) Close() (err error) {
 	l.once.Do(func() {
 		close(l.closed)

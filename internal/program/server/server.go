@@ -1,9 +1,9 @@
-// Package server is a long-running ingestion server: events and telemetry over HTTP, the Stream API, health checks, orders on a loopback
+// Package server is a long-running ingestion server for events and telemetry over HTTP, the Stream API, health checks, orders on a loopback
 // address, and an orderly shutdown.
 //
-// It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it takes requests, then commands to try it. When its context ends it stops
-// accepting, answers the requests in progress and moves what waits to the tables. Rows that still wait after
-// Config.ShutdownTimeout stay on disk and go on at the next start; nothing that was acknowledged is lost either way.
+// It prints one line "ready api=HOST:PORT ingest=HOST:PORT" when it accepts requests, then commands to try it. When its context ends it
+// stops accepting, completes the requests in progress and moves waiting rows to the tables. Rows that still wait after
+// Config.ShutdownTimeout stay on disk and are moved after the next start. No acknowledged row is lost either way.
 package server
 
 import (
@@ -34,20 +34,22 @@ import (
 
 // Parts are the parts of a server that the program provides. The zero value is a server with tables in folders, without metrics.
 type Parts struct {
-	// Target and Staging are the drivers, which the caller closes after [Run]. Nil: folders in the data directory, with
+	// Target and Staging are the drivers, which the caller closes after [Run]. Nil means folders in the data directory, with
 	// Config.Tables.
 	Target  driver.Target
 	Staging driver.Staging
 	// Targets are additional targets by name. The caller closes them after [Run].
 	Targets map[string]driver.Target
-	// Archive keeps raw records; nil: sources cannot keep them. The caller closes it after [Run].
+	// Archive keeps raw records. If it is nil, sources cannot keep them. The caller closes it after [Run].
 	Archive forebay.Archive
-	// StagingText is the value of the flag -staging of inspect for Staging, and Inspect the command that runs inspect. The answer to the
-	// order of a checkpoint has both.
+	// StagingText is the value of the flag -staging of inspect for Staging, and Inspect the command that runs inspect. The response to
+	// the order of a checkpoint has both.
 	StagingText, Inspect string
-	// DropTable deletes the table of a sink that is created again; nil deletes none. Without Target it is not used.
+	// DropTable deletes the table of a sink that is created again. Nil deletes none. Without Target it is not used.
 	DropTable func(ctx context.Context, table string) error
-	// Meter gets the metrics of the engine, and Metrics answers GET /metrics on the address of the API. Both may be nil.
+	// DropTables are functions as DropTable for the tables in Targets, by name.
+	DropTables map[string]func(ctx context.Context, table string) error
+	// Meter gets the metrics of the engine, and Metrics serves GET /metrics on the address of the API. Both may be nil.
 	Meter   metric.Meter
 	Metrics http.Handler
 	// Logger gets what an operator should see.
@@ -59,8 +61,8 @@ type Parts struct {
 	Ready func()
 	// Listen, if not nil, starts more servers. events is the handler of the address of events.
 	Listen func(eng *forebay.Engine, events http.Handler) ([]Listener, error)
-	// OpenNode, if not nil, opens a node of a cluster: the server serves the node's engine and definitions in place of those of the data
-	// directory. The server calls it again when the node has lost its instance. Define must be nil then.
+	// OpenNode, if not nil, opens a node of a cluster. The server serves the node's engine and definitions in place of the data
+	// directory's engine and definitions. The server calls it again when the node has lost its instance. Define must be nil then.
 	OpenNode func(ctx context.Context, opts NodeOptions) (Node, error)
 }
 
@@ -99,7 +101,7 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 		return err
 	}
 	defer at.close()
-	m := &management{cfg: cfg, eng: eng, drop: parts.DropTable, logger: logger}
+	m := &management{cfg: cfg, eng: eng, drop: parts.DropTable, drops: parts.DropTables, logger: logger}
 	var api http.Handler
 	if parts.Define != nil {
 		var on *catalog.Maintenance
@@ -118,16 +120,16 @@ func Run(ctx context.Context, cfg Config, parts Parts, out io.Writer) (err error
 
 // service is what an engine is served with.
 type service struct {
-	// events and api are the listeners, which the server closes, and handler answers the calls of the API.
+	// events and api are the listeners, which the server closes, and handler serves the calls of the API.
 	events, api net.Listener
 	handler     http.Handler
-	// ready answers /readiness-check.
+	// ready serves /readiness-check.
 	ready http.Handler
-	// lost is closed when the engine cannot go on; nil: never.
+	// lost is closed when the engine cannot continue. Nil means never.
 	lost <-chan struct{}
 }
 
-// serve serves the engine until ctx ends, or until it is lost, and moves what waits to the tables.
+// serve serves the engine until ctx ends, or until it is lost, and moves waiting rows to the tables.
 func (m *management) serve(ctx context.Context, parts Parts, s service, out io.Writer) (err error) {
 	cfg, eng, logger, api := m.cfg, m.eng, m.logger, s.handler
 	ingestAddr, apiAddr := s.events.Addr().String(), s.api.Addr().String()
@@ -258,7 +260,7 @@ func (cfg *Config) listen(flag, addr string, logger *slog.Logger) (net.Listener,
 	if other != nil {
 		return nil, errors.Join(err, other)
 	}
-	logger.Warn("port in use and a free one taken", "flag", "-"+flag, "address", addr, "taken", free.Addr().String(), "next", "free the port, or set the flag")
+	logger.Warn("port in use and a free one taken", "flag", "-"+flag, "address", addr, "taken", free.Addr().String(), "next", "free the port, or set a different one")
 	return free, nil
 }
 
@@ -276,7 +278,7 @@ func Listen(flag, addr string) (net.Listener, error) {
 
 // inUse reports whether a port could not be opened because another socket listens on it.
 func inUse(err error) bool {
-	const onWindows = 10048 // WSAEADDRINUSE; no other system has this number
+	const onWindows = 10048 // WSAEADDRINUSE, a number that no other system has
 	number, ok := errors.AsType[syscall.Errno](err)
 	return ok && (number == syscall.EADDRINUSE || number == onWindows)
 }
@@ -295,12 +297,12 @@ func usualServer(name string, h http.Handler, logger *slog.Logger) web.HTTP {
 	return s
 }
 
-// serve bounds the connections of a server. Those that check its health have priority.
+// serve bounds the connections of a server. Connections that check its health have priority.
 func serve(l net.Listener, h web.HTTP, connections int) *web.Server {
 	return web.Start(stream.LimitConnections(l, connections, "/health-check", "/readiness-check"), h)
 }
 
-// handler answers the checks of health and readiness, and gives all else to ingest. It is no [http.ServeMux]: see
+// handler serves the checks of health and readiness, and gives all else to ingest. It is no [http.ServeMux], see
 // [stream.Ingest].
 func handler(ingest, ready http.Handler, draining func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

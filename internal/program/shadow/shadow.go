@@ -1,5 +1,5 @@
-// Package shadow tries other columns of a sink on a running server beside its own, shows the difference, and switches them on. It speaks the
-// Stream API.
+// Package shadow tries other columns of a sink on a running server alongside its current columns, shows the difference, and switches to
+// them. It speaks the Stream API.
 package shadow
 
 import (
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -23,7 +24,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Options are what the program has besides the Stream API.
+// Options are the dependencies of the program in addition to the Stream API.
 type Options struct {
 	// Columns returns the columns that a sink has in a configuration file.
 	Columns func(file, source, sink string) (mapping.Columns, error)
@@ -34,12 +35,14 @@ type flags struct {
 	server             api.Flags
 	json, wait         bool
 	config, definition string
+	copyOf             string
 	length             time.Duration
 	records            int64
 	sample             float64
 }
 
-// Run is the program: an action, flags and SOURCE/SINK. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong arguments.
+// Run is the program. Its arguments are an action, flags and SOURCE/SINK. It returns [flag.ErrHelp] after -h and an [*api.UsageError] for wrong
+// arguments.
 func Run(ctx context.Context, args []string, env api.Environment, opts Options) error {
 	action, args := api.Action(args)
 	var f flags
@@ -48,6 +51,7 @@ func Run(ctx context.Context, args []string, env api.Environment, opts Options) 
 	f.server.Register(set)
 	set.StringVar(&f.config, "config", "", "start, switch: configuration file that has the sink with the changed columns (default none; e.g. changed.yaml)")
 	set.StringVar(&f.definition, "definition", "", "start, switch: JSON file with columns or a sink, - for standard input (default none; e.g. changed.json)")
+	set.StringVar(&f.copyOf, "copy", "", "start, switch: id of another sink of the source, whose table is a copy, in place of changed columns (default none; e.g. orders-lake)")
 	duration.Var(set, &f.length, "for", 0, "start: how long records are compared, a duration up to 24h (default 10m; e.g. 1h)")
 	set.Int64Var(&f.records, "records", 0, "start: number of compared records that ends it (default by time alone; e.g. 10000)")
 	set.Float64Var(&f.sample, "sample", 0, "start: share of the records that is compared, above 0 to 1 (default 1; e.g. 0.01)")
@@ -67,10 +71,12 @@ func Run(ctx context.Context, args []string, env api.Environment, opts Options) 
 		return err
 	}
 	c := &client{flags: f, name: source + "/" + sink}
-	if action == "start" || action == "switch" {
+	if asked := action == "start" || action == "switch"; asked && f.copyOf == "" {
 		if c.columns, err = f.columns(source, sink, env, opts); err != nil {
 			return err
 		}
+	} else if asked && (f.config != "" || f.definition != "") {
+		return api.Wrong("-copy excludes -config and -definition: leave out one of them")
 	}
 	if c.Client, err = f.server.Client(env); err != nil {
 		return err
@@ -79,10 +85,10 @@ func Run(ctx context.Context, args []string, env api.Environment, opts Options) 
 	return do(c, ctx)
 }
 
-// columns reads the changed columns, as the Stream API takes them.
+// columns reads the changed columns, as the Stream API accepts them.
 func (f *flags) columns(source, sink string, env api.Environment, opts Options) (json.RawMessage, error) {
 	if (f.config == "") == (f.definition == "") {
-		return nil, api.Wrong("name the changed columns with one of -config FILE and -definition FILE")
+		return nil, api.Wrong("name the changed columns with one of -config FILE and -definition FILE, or a copy of the table with -copy SINK")
 	}
 	if f.config != "" {
 		columns, err := opts.Columns(f.config, source, sink)
@@ -108,7 +114,7 @@ func (f *flags) columns(source, sink string, env api.Environment, opts Options) 
 	return columns, nil
 }
 
-// columnsOf finds the list of columns in a definition: the list itself, or what stands around it in the API.
+// columnsOf finds the list of columns in a definition, the list itself, or what stands around it in the API.
 func columnsOf(text []byte) (json.RawMessage, error) {
 	text = bytes.TrimSpace(text)
 	if bytes.HasPrefix(text, []byte{'['}) && json.Valid(text) {
@@ -118,7 +124,7 @@ func columnsOf(text []byte) (json.RawMessage, error) {
 		Columns, Mapping, Table json.RawMessage
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, errors.New("the file is neither a JSON list of columns nor a definition of a sink in JSON: read the sink over the Stream API for an example")
+		return nil, errors.New("the file is neither a JSON list of columns nor a definition of a sink in JSON: read the sink through the Stream API for an example")
 	}
 	inner := cmp.Or(string(d.Columns), string(d.Mapping), string(d.Table))
 	if inner == "" {
@@ -146,6 +152,9 @@ func request(body any) []byte {
 
 func (c *client) start(ctx context.Context) error {
 	body := map[string]any{"mapping": map[string]any{"columns": c.columns}}
+	if c.copyOf != "" {
+		body = map[string]any{"copy": c.copyOf}
+	}
 	if c.length != 0 {
 		body["seconds"] = c.length.Seconds()
 	}
@@ -162,7 +171,7 @@ func (c *client) show(ctx context.Context) error { return c.report(ctx, http.Met
 
 func (c *client) stop(ctx context.Context) error { return c.report(ctx, http.MethodDelete, nil) }
 
-// report makes a request that is answered with a report, and shows that, or with -wait the last one.
+// report makes a request that returns a report, and shows that report, or with -wait the last report.
 func (c *client) report(ctx context.Context, method string, body []byte) error {
 	var answer json.RawMessage
 	if err := c.Call(ctx, method, c.sink+"/shadow", body, &answer); err != nil {
@@ -179,7 +188,7 @@ func (c *client) report(ctx context.Context, method string, body []byte) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("the shadow goes on: %w", context.Cause(ctx))
+			return fmt.Errorf("the shadow continues: %w", context.Cause(ctx))
 		}
 		if err := c.Call(ctx, http.MethodGet, c.sink+"/shadow", nil, &answer); err != nil {
 			return err
@@ -191,11 +200,17 @@ func (c *client) report(ctx context.Context, method string, body []byte) error {
 	return c.write(answer)
 }
 
-// switchOn gives the sink the changed columns, which ends a shadow.
+// switchOn gives the sink the changed columns or the table of its copy, which ends a shadow.
 func (c *client) switchOn(ctx context.Context) error {
 	var answer json.RawMessage
-	body := request(map[string]any{"table": map[string]any{"mapping": map[string]any{"columns": c.columns}}})
-	if err := c.Call(ctx, http.MethodPatch, c.sink, body, &answer); err != nil {
+	method, path, has := http.MethodPatch, c.sink, "the changed columns"
+	var body []byte
+	if c.copyOf != "" {
+		method, path, has = http.MethodPut, c.sink+"/copies/"+url.PathEscape(c.copyOf)+"/switch", fmt.Sprintf("the table of %s, which is deleted", c.copyOf)
+	} else {
+		body = request(map[string]any{"table": map[string]any{"mapping": map[string]any{"columns": c.columns}}})
+	}
+	if err := c.Call(ctx, method, path, body, &answer); err != nil {
 		return err
 	}
 	answer, task, err := c.Await(ctx, answer, nil)
@@ -208,7 +223,7 @@ func (c *client) switchOn(ctx context.Context) error {
 	if c.json {
 		return c.Write(answer)
 	}
-	fmt.Fprintf(c.Env.Out, "%s has the changed columns.\n", api.Line(c.name))
+	fmt.Fprintf(c.Env.Out, "%s has %s.\n", api.Line(c.name), api.Line(has))
 	return nil
 }
 

@@ -35,6 +35,7 @@ type shop struct {
 	address string
 	eng     *forebay.Engine
 	mem     *buffertest.Memory
+	cat     *catalog.Catalog
 }
 
 func newShop(t *testing.T) *shop {
@@ -57,7 +58,7 @@ func newShop(t *testing.T) *shop {
 		{ID: "orders", Name: "orders", TableID: "in.c-shop.orders", Columns: priced("price")},
 	}})
 	if err == nil {
-		task, err = cat.Wait(t.Context(), task.ID)
+		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
 		t.Fatalf("%+v, %v", task, err)
@@ -68,7 +69,7 @@ func newShop(t *testing.T) *shop {
 	}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	return &shop{t, server.URL, eng, mem}
+	return &shop{t, server.URL, eng, mem, cat}
 }
 
 func (s *shop) ingest(bodies ...string) {
@@ -180,7 +181,7 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// A call with wrong arguments changes nothing and says what is wrong.
+// A call with wrong arguments changes nothing and describes the mistake.
 func TestWrongArguments(t *testing.T) {
 	s := newShop(t)
 	for _, tt := range []struct {
@@ -192,6 +193,7 @@ func TestWrongArguments(t *testing.T) {
 		{"", []string{"show", "shop"}, "SOURCE/SINK"},
 		{"", []string{"show", "shop/orders", "more"}, "flags stand before"},
 		{"", []string{"start", "shop/orders"}, "-config FILE and -definition FILE"},
+		{"", []string{"switch", "-config", "file", "-copy", "orders-lake", "shop/orders"}, "-copy excludes -config and -definition"},
 		{"", []string{"switch", "-config", "file", "-definition", "-", "shop/orders"}, "-config FILE and -definition FILE"},
 		{"", []string{"start", "-config", "file", "shop/none"}, "no sink none"},
 		{"columns: []", []string{"start", "-definition", "-", "shop/orders"}, "neither a JSON list of columns"},
@@ -209,5 +211,33 @@ func TestWrongArguments(t *testing.T) {
 	}
 	if _, err := s.run("", "show", "shop/orders"); err == nil || !strings.Contains(err.Error(), "shadowNotFound") {
 		t.Errorf("a shadow was started: %v", err)
+	}
+}
+
+// The rows of a table and of its copy are compared, and the sink gets the table of the copy.
+func TestShadowOfACopy(t *testing.T) {
+	s := newShop(t)
+	task, err := s.cat.CreateSink(catalog.By{Type: "user"}, "shop", catalog.SinkSpec{ID: "copy", Name: "copy", TableID: "in.c-shop.copy", Columns: priced("price")})
+	if err == nil {
+		task, err = task.Wait(t.Context())
+	}
+	if err != nil || task.Status != catalog.Succeeded {
+		t.Fatalf("%+v, %v", task, err)
+	}
+	if out, err := s.run("", "start", "-copy", "none", "shop/orders"); err == nil || !strings.Contains(err.Error(), "sinkNotFound") {
+		t.Errorf("a copy that does not exist: %s %v", out, err)
+	}
+	if out, err := s.run("", "start", "-copy", "copy", "shop/orders"); err != nil {
+		t.Fatalf("%s %v", out, err)
+	}
+	s.ingest(`{"price":1}`)
+	if out, err := s.run("", "stop", "shop/orders"); err != nil || !strings.Contains(out, "1 records compared: 1 equal") {
+		t.Errorf("the report is %s %v", out, err)
+	}
+	if out, err := s.run("", "switch", "-copy", "copy", "shop/orders"); err != nil || out != "shop/orders has the table of copy, which is deleted.\n" {
+		t.Errorf("the switch says %s %v", out, err)
+	}
+	if _, sink, err := s.cat.Sink("shop", "orders"); err != nil || sink.TableID != "in.c-shop.copy" {
+		t.Errorf("the sink has the table %s: %v", sink.TableID, err)
 	}
 }

@@ -39,7 +39,7 @@ func sinkPath(sink int) string { return sourcePath + "/sinks/" + sinkIDs[sink] }
 
 var errNoNode = errors.New("no node is ready")
 
-// refused is an answer that is no success.
+// refused is a response that is no success.
 type refused struct {
 	status int
 	text   string
@@ -91,8 +91,8 @@ func (a *api) askAt(ctx context.Context, at, method, path string, body []byte, i
 	return json.Unmarshal(text, into)
 }
 
-// insist repeats a request while its outcome is unknown or nobody can answer it. unsure tells whether an attempt before the last one may have been
-// carried out.
+// insist repeats a request while its outcome is unknown or no node can serve it. unsure reports whether an attempt before the last may have been
+// executed.
 func (a *api) insist(ctx context.Context, method, path string, body []byte, into any) (unsure bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -108,7 +108,7 @@ func (a *api) insist(ctx context.Context, method, path string, body []byte, into
 	}
 }
 
-// task is the answer about work that goes on.
+// task is the response about work in progress.
 type task struct {
 	TaskID, Status, Error string
 	IsFinished            bool
@@ -155,7 +155,7 @@ type record struct {
 	RefusedRow               *struct{ FileID string }
 }
 
-// list returns the records of a quarantine, at most limit. It fails while a part of the cluster does not answer.
+// list returns the records of a quarantine, at most limit. It fails while a part of the cluster does not respond.
 func (a *api) list(ctx context.Context, sink, limit int) (list []record, err error) {
 	for after := ""; ; {
 		var page struct {
@@ -243,23 +243,20 @@ func (a *api) define(ctx context.Context) (path string, err error) {
 	return u.Path, nil
 }
 
-// allHave reports whether all nodes are ready and each has a column in its definitions of both sinks.
+// allHave reports whether all nodes are ready and the engine of each maps the events of both sinks to a column. A node serves requests for
+// a definition as soon as its catalog has it, which may be long before its engine.
 func (a *api) allHave(ctx context.Context, column string) bool {
 	urls := a.nodes.urls()
 	if len(urls) < len(a.nodes) {
 		return false
 	}
 	for _, at := range urls {
-		for sink := range sinks {
-			var answer struct {
-				Table struct {
-					Mapping struct{ Columns []struct{ Name string } }
-				}
-			}
-			if err := a.askAt(ctx, at, http.MethodGet, sinkPath(sink), nil, &answer); err != nil {
-				return false
-			}
-			if !slices.ContainsFunc(answer.Table.Mapping.Columns, func(c struct{ Name string }) bool { return c.Name == column }) {
+		var have [sinks][]string
+		if err := a.askAt(ctx, at, http.MethodGet, enginePath, nil, &have); err != nil {
+			return false
+		}
+		for _, columns := range have {
+			if !slices.Contains(columns, column) {
 				return false
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/metrics"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/forebay/forebay"
@@ -38,10 +38,10 @@ const (
 	tableType = "table"
 )
 
-// nodeConfig is what the process that starts a node tells it.
+// nodeConfig is the configuration that a node gets from the process that starts it.
 type nodeConfig struct {
 	Name string
-	// Dir is the folder of the whole run. The staging is shared; the node's own folder is named for it.
+	// Dir is the folder of the whole run. The staging is shared. The node's own folder is named for it.
 	Dir            string
 	Database       string
 	Listen, Secret string
@@ -54,20 +54,20 @@ func (c nodeConfig) logPath() string { return c.folder() + ".log" }
 
 func stagingPath(dir string) string { return filepath.Join(dir, "staging") }
 
-// message is what a node writes to its standard output, one JSON object a line.
+// message is one line of a node's standard output, a JSON object.
 type message struct {
-	// Address is where the node serves; empty while it does not.
+	// Address is where the node serves, empty while it does not.
 	Address string
-	// Lost says why the node has lost its instance. It goes on with another one.
+	// Lost says why the node has lost its instance. The node continues with a different instance.
 	Lost string
-	// Goroutines and Heap are figures of the process, with which it says that it lives. Heap is what the last collection found alive.
+	// Goroutines and Heap are figures of the process, which also show that it lives. Heap is the live heap after the last collection.
 	Goroutines int
 	Heap       uint64
 	// Done names a command that has ended, and Failed why it has failed.
 	Done, Failed string
 }
 
-// runNode is the main function of a node. It ends when in is closed, so also when the process that started it is gone. Each line is a
+// runNode is the main function of a node. It ends when in is closed, and so when the process that started it is gone. Each line is a
 // command.
 func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error {
 	signal.Ignore(os.Interrupt) // the process that started it gets it too, and decides
@@ -114,7 +114,7 @@ type nodeProcess struct {
 	out      *json.Encoder
 }
 
-func (n *nodeProcess) tell(m message) { _ = n.out.Encode(m) } // nobody reads it if that fails
+func (n *nodeProcess) tell(m message) { _ = n.out.Encode(m) } // if that fails, no process reads it
 
 // closing is how long a node that closes waits for a log that is away.
 const closing = 20 * time.Second
@@ -136,7 +136,7 @@ func (n *nodeProcess) serve(ctx context.Context) (err error) {
 		begin := time.Now()
 		closed := node.Close()
 		if failed := (*buffer.FailedError)(nil); errors.As(closed, &failed) && time.Since(begin) >= closing {
-			n.log.Warn("the log was away while the node closed; nobody was told that the last rows are stored", "error", closed)
+			n.log.Warn("the log was away while the node closed; no caller was told that the last rows are stored", "error", closed)
 			closed = nil
 		}
 		err = errors.Join(err, closed)
@@ -145,7 +145,7 @@ func (n *nodeProcess) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	server := stream.Server("", withProfiles(node.Handler()))
+	server := stream.Server("", withInsight(node))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() {
@@ -187,15 +187,27 @@ func liveHeap() uint64 {
 	return live[0].Value.Uint64()
 }
 
-// withProfiles serves /debug/pprof too, for those who look where memory goes.
-func withProfiles(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
-			pprof.Index(w, r)
-			return
+// enginePath returns the names of the columns that the engine of a node has, by sink.
+const enginePath = "/debug/engine"
+
+// withInsight serves enginePath, and /debug/pprof for operators who look where memory goes.
+func withInsight(node *cluster.Node) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", node.Handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc(enginePath, func(w http.ResponseWriter, _ *http.Request) {
+		var have [sinks][]string
+		for _, source := range node.Engine().Sources() {
+			for _, sink := range source.Sinks {
+				i := slices.Index(sinkIDs[:], sink.ID)
+				for _, column := range sink.Table.Columns {
+					have[i] = append(have[i], column.Name)
+				}
+			}
 		}
-		h.ServeHTTP(w, r)
+		_ = json.NewEncoder(w).Encode(have) // who asks tries again
 	})
+	return mux
 }
 
 // The commands.
@@ -220,5 +232,5 @@ func command(ctx context.Context, engine *forebay.Engine, name string) error {
 	return fmt.Errorf("unknown command %q", name)
 }
 
-// ledgerDiffers begins the failure of a verification that has an answer.
+// ledgerDiffers begins the failure of a verification that has a result.
 const ledgerDiffers = "the ledger differs: "

@@ -30,7 +30,7 @@ type operator struct {
 	mu      sync.Mutex
 	edited  map[place]bool
 	deleted map[place]certainty
-	grownAt [maxDays]uint64 // by column: events from this number on have it; 0 while nobody knows
+	grownAt [maxDays]uint64 // by column, the number from which on events have it, or 0 while unknown
 	grown   int
 	counts  struct{ edits, replays, discards, tasks int }
 }
@@ -74,8 +74,7 @@ func (o *operator) run(ctx context.Context) error {
 	return nil
 }
 
-// grow adds a column to both tables. A node that could not read the journal for a moment maps events without the column, however long all
-// nodes have been ready. So grow waits until each node reports the column, and a while longer for requests that were sent before.
+// grow adds a column to both tables. The events from then on have it on every node.
 func (o *operator) grow(ctx context.Context, day int) error {
 	for sink := range sinks {
 		if err := o.extend(ctx, sink, day+1); err != nil {
@@ -87,10 +86,7 @@ func (o *operator) grow(ctx context.Context, day int) error {
 	o.mu.Unlock()
 	wait, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	for quiet := time.Now(); time.Since(quiet) < min(5*time.Second, o.calendar.day/10); {
-		if !o.api.allHave(wait, grown(day)) {
-			quiet = time.Now()
-		}
+	for !o.api.allHave(wait, grown(day)) {
 		if err := ctxio.Sleep(wait, 100*time.Millisecond); err != nil {
 			return fmt.Errorf("wait until each node has column %s: %w", grown(day), err)
 		}
@@ -137,7 +133,7 @@ func (o *operator) edit(ctx context.Context, sink int, id string) (bool, error) 
 		o.mu.Unlock()
 		_, err = o.insist(ctx, http.MethodPut, recordPath(sink, id)+"/body?revision="+itoa(c.Record.Revision), body, nil)
 		switch statusOf(err) {
-		case http.StatusConflict: // an attempt whose answer was lost
+		case http.StatusConflict: // an attempt whose response was lost
 		case http.StatusNotFound:
 			return false, nil
 		default:
@@ -161,7 +157,7 @@ func (o *operator) editAndReplay(ctx context.Context) error {
 				_, err = o.insist(ctx, http.MethodPost, recordPath(sink, r.RecordID)+"/replay", nil, nil)
 				done++
 			}
-			if err != nil && statusOf(err) != http.StatusNotFound { // that says that an attempt whose answer was lost has done it
+			if err != nil && statusOf(err) != http.StatusNotFound { // 404 means that an attempt whose response was lost has succeeded
 				return err
 			}
 		}
@@ -173,8 +169,8 @@ func (o *operator) editAndReplay(ctx context.Context) error {
 	return nil
 }
 
-// replayAll repairs records and replays all. Those that are not repaired are rejected again, by the mapping or by PostgreSQL. Those of the days
-// before are all repaired: an instance that another node has taken over is kept, and takes memory, while its quarantine has records.
+// replayAll repairs records and replays all. Records that are not repaired are rejected again, by the mapping or by PostgreSQL. Records of the
+// days before are all repaired, because an instance that another node has taken over is kept, and takes memory, while its quarantine has records.
 func (o *operator) replayAll(ctx context.Context) error {
 	done, again := 0, 0
 	now := time.Now()
@@ -185,7 +181,7 @@ func (o *operator) replayAll(ctx context.Context) error {
 			return err
 		}
 		for i, r := range list {
-			// A file in which many rows are refused would be held. So hardly a row of those that PostgreSQL has refused is tried as it is.
+			// A file in which many rows are refused would be held. So hardly any row that PostgreSQL refused is retried unchanged.
 			if r.Edited || r.At.After(today) && i%8 == 0 && (r.RefusedRow == nil || i%64 == 0) {
 				continue
 			}

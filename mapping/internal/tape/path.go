@@ -23,16 +23,25 @@ type Step struct {
 type PathError struct {
 	// Offset is the number of bytes before the fault.
 	Offset int
-	// Msg says what is wrong.
-	Msg string
+	// Msg describes the fault, Next what to write instead.
+	Msg, Next string
 }
 
-func (e *PathError) Error() string { return fmt.Sprintf("%s at position %d", e.Msg, e.Offset+1) }
+func (e *PathError) Error() string {
+	return fmt.Sprintf("%s at position %d; %s", e.Msg, e.Offset+1, e.Next)
+}
+
+// Steps to write instead.
+const (
+	writeIndex     = `write an index or a quoted key, like [0] or ["a.b"]; a bracket in a name is \[`
+	writeKey       = `write a quoted key, like ["a.b"]`
+	writeBackslash = `a backslash in a name is \\`
+)
 
 // maxIndex bounds indexes so that they fit an int on every platform.
 const maxIndex = 1<<31 - 1
 
-// ParsePath parses a path; mapping.ParsePath documents the syntax. A malformed path gives a [*PathError]. With compat it
+// ParsePath parses a path. The syntax is documented at mapping.ParsePath. A malformed path gives a [*PathError]. With compat it
 // reads the path as the published service does, which has no quotes, no escapes and no errors.
 func ParsePath(s string, compat bool) (Path, error) {
 	if compat {
@@ -75,7 +84,7 @@ func parseName(s string, i int) (st Step, end int, err error) {
 	for ; i < len(s) && s[i] != '.' && s[i] != '['; i++ {
 		if s[i] == '\\' {
 			if i++; i == len(s) {
-				return Step{}, 0, &PathError{i - 1, "a backslash must be followed by a character"}
+				return Step{}, 0, &PathError{i - 1, "a backslash must be followed by a character", writeBackslash}
 			}
 		}
 		b.WriteByte(s[i])
@@ -92,26 +101,26 @@ func parseBracket(s string, i int) (st Step, end int, err error) {
 			return Step{}, 0, err
 		}
 		if end >= len(s) || s[end] != ']' {
-			return Step{}, 0, &PathError{end, "expected ']' after the quoted key"}
+			return Step{}, 0, &PathError{end, "expected ']' after the quoted key", writeKey}
 		}
 		return Step{Key: key, Index: -1}, end + 1, nil
 	}
 	n := strings.IndexByte(s[i:], ']')
 	if n < 0 {
-		return Step{}, 0, &PathError{open, "'[' without ']'"}
+		return Step{}, 0, &PathError{open, "'[' without ']'", writeIndex}
 	}
 	digits := s[i : i+n]
 	for k := range len(digits) {
 		if digits[k]-'0' > 9 {
-			return Step{}, 0, &PathError{i + k, `expected an index or a quoted key, like [0] or ["a.b"]`}
+			return Step{}, 0, &PathError{i + k, "no index or quoted key", writeIndex}
 		}
 	}
 	if n == 0 {
-		return Step{}, 0, &PathError{i, `expected an index or a quoted key, like [0] or ["a.b"]`}
+		return Step{}, 0, &PathError{i, "no index or quoted key", writeIndex}
 	}
 	index := ArrayIndex(digits)
 	if index < 0 {
-		return Step{}, 0, &PathError{i, fmt.Sprintf("the index is above %d", maxIndex)}
+		return Step{}, 0, &PathError{i, fmt.Sprintf("the index is above %d", maxIndex), writeKey + " if it is the name of a member"}
 	}
 	return Step{Key: digits, Index: index}, i + n + 1, nil
 }
@@ -124,18 +133,18 @@ func parseQuotedKey(s string, open int) (key string, end int, err error) {
 			return string(AppendUnquoted(nil, []byte(s[open+1:i]))), i + 1, nil
 		case s[i] != '\\':
 		case i+1 == len(s):
-			return "", 0, &PathError{i, "a backslash must be followed by a character"}
+			return "", 0, &PathError{i, "a backslash must be followed by a character", writeBackslash}
 		case s[i+1] == '\'':
 			i++
 		default:
 			n := escapeLen([]byte(s[i:]))
 			if n == 0 {
-				return "", 0, &PathError{i, "unknown escape"}
+				return "", 0, &PathError{i, "unknown escape", writeBackslash}
 			}
 			i += n - 1
 		}
 	}
-	return "", 0, &PathError{open, "quoted key without end"}
+	return "", 0, &PathError{open, "quoted key without end", writeKey}
 }
 
 // ArrayIndex returns the number that a name of digits means, or -1.
@@ -155,7 +164,7 @@ func ArrayIndex(name string) int {
 	return int(n)
 }
 
-// parseCompatPath is the published service's reading: no quotes, no escapes, no errors. A bracket that is not an index
+// parseCompatPath is the published service's reading, with no quotes, no escapes, no errors. A bracket that is not an index
 // belongs to a name.
 func parseCompatPath(s string) Path {
 	p := Path{Text: s}

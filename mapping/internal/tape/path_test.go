@@ -48,20 +48,20 @@ func TestParsePath(t *testing.T) {
 
 func TestParsePathFaults(t *testing.T) {
 	for path, want := range map[string]string{
-		`a[`:            `'[' without ']' at position 2`,
-		`a[0`:           `'[' without ']' at position 2`,
-		`a[]`:           `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
-		`a[b]`:          `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
-		`a[-1]`:         `expected an index or a quoted key, like [0] or ["a.b"] at position 3`,
-		`a[1x]`:         `expected an index or a quoted key, like [0] or ["a.b"] at position 4`,
-		`a["b`:          `quoted key without end at position 3`,
-		`a["b"`:         `expected ']' after the quoted key at position 6`,
-		`a["b"x]`:       `expected ']' after the quoted key at position 6`,
-		`a["\q"]`:       `unknown escape at position 4`,
-		`a["\u12"]`:     `unknown escape at position 4`,
-		`a["b\`:         `a backslash must be followed by a character at position 5`,
-		`ab\`:           `a backslash must be followed by a character at position 3`,
-		`a[9999999999]`: `the index is above 2147483647 at position 3`,
+		`a[`:            `'[' without ']' at position 2; ` + writeIndex,
+		`a[0`:           `'[' without ']' at position 2; ` + writeIndex,
+		`a[]`:           `no index or quoted key at position 3; ` + writeIndex,
+		`a[b]`:          `no index or quoted key at position 3; ` + writeIndex,
+		`a[-1]`:         `no index or quoted key at position 3; ` + writeIndex,
+		`a[1x]`:         `no index or quoted key at position 4; ` + writeIndex,
+		`a["b`:          `quoted key without end at position 3; ` + writeKey,
+		`a["b"`:         `expected ']' after the quoted key at position 6; ` + writeKey,
+		`a["b"x]`:       `expected ']' after the quoted key at position 6; ` + writeKey,
+		`a["\q"]`:       `unknown escape at position 4; ` + writeBackslash,
+		`a["\u12"]`:     `unknown escape at position 4; ` + writeBackslash,
+		`a["b\`:         `a backslash must be followed by a character at position 5; ` + writeBackslash,
+		`ab\`:           `a backslash must be followed by a character at position 3; ` + writeBackslash,
+		`a[9999999999]`: `the index is above 2147483647 at position 3; ` + writeKey + ` if it is the name of a member`,
 	} {
 		_, err := ParsePath(path, false)
 		var pe *PathError

@@ -1,5 +1,5 @@
-// Package tape scans a JSON text once and finds values in it: the values stand on a flat tape of nodes, and stay text until
-// somebody asks for them. It also has the paths of fields, and the texts of cells: decoded, repaired, compact, quoted for CSV.
+// Package tape scans a JSON text once and finds values in it. The values stand on a flat tape of nodes, and stay text until
+// they are read. It also has the paths of fields, and the texts of cells, decoded, repaired, compact, quoted for CSV.
 package tape
 
 import (
@@ -42,14 +42,14 @@ type Node struct {
 }
 
 // Tape is the result of one pass over a JSON text (RFC 8259, any value as the root, any depth). Numbers and strings stay in the
-// text: nothing is decoded before somebody asks for it.
+// text, and nothing is decoded before it is read.
 //
-// The design that lost: a scan for the wanted paths alone. It is faster for a single mapper, but a record passes one mapper for
+// The design that lost is a scan for the wanted paths alone. It is faster for a single mapper, but a record passes one mapper for
 // each sink, and templates compute paths at run time.
 type Tape struct {
-	// Text is what was parsed. Strings that the template package makes point into it.
+	// Text is the parsed text. Strings that the template package makes point into it.
 	Text []byte
-	// Nodes are the values in the order of the text; the first is the root.
+	// Nodes are the values in the order of the text. The first is the root.
 	Nodes []Node
 }
 
@@ -65,23 +65,29 @@ func (t *Tape) Reset() {
 	t.Nodes = t.Nodes[:0]
 }
 
+const unexpectedEnd = "unexpected end"
+
 // SyntaxError says where a body is not JSON.
 type SyntaxError struct {
 	// Offset is the number of bytes before the fault.
 	Offset int64
-	// Msg says what is wrong.
+	// Msg describes the fault.
 	Msg string
 }
 
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("the body is not valid JSON: %s at byte %d", e.Msg, e.Offset)
+	next := "correct it there"
+	if e.Msg == unexpectedEnd {
+		next = "send the whole JSON value"
+	}
+	return fmt.Sprintf("the body is not valid JSON: %s at byte %d; %s", e.Msg, e.Offset, next)
 }
 
 const noParent = math.MaxUint32
 
 // Parse scans text, which must not change while the tape is used. The error is a [*SyntaxError].
 //
-// The scan has four states, the labels below. Each says what it expects at text[i]:
+// The scan has four states, the labels below. Each lists what may stand at text[i]:
 //
 //	value    a value, after white space. A text, number or word is put on the tape: after. A bracket is put on the tape as
 //	         an open container: closing if it is empty, else key or value.
@@ -91,13 +97,13 @@ const noParent = math.MaxUint32
 //	closing  the bracket that ends the innermost container: its node gets its end, its flags and the node after it: after.
 //
 // In every state nodes[parent] is the innermost open container, noParent outside of all, and the Next of an open container is
-// its own parent. A container has white space or bytes above 0x7f inside if the last ones seen, lastSpace and lastHigh, are
-// behind its start, so nothing is noted on the way out.
+// its own parent. A container has white space or bytes above 0x7f inside if their last positions seen, lastSpace and
+// lastHigh, are after its start, so nothing is noted on the way out.
 //
-// What a state does with the text and with the tape is in functions that can be tested alone. The states are labels of one
-// function, so that i, parent, lastSpace and lastHigh stay in registers. The design that lost: a function for each state, which
-// takes 17 % longer. White space is skipped where it stands: through a function, even an inlined one, a scan takes a tenth
-// longer. To measure: go test ./mapping/internal/tape -run '^$' -bench .
+// The work of a state on the text and the tape is in functions that can be tested alone. The states are labels of one function,
+// so that i, parent, lastSpace and lastHigh stay in registers. The design that lost is a function for each state, which takes 17
+// % longer. White space is skipped where it stands. Through a function, even an inlined one, a scan takes a tenth longer. To
+// measure: go test ./mapping/internal/tape -run '^$' -bench .
 func (t *Tape) Parse(text []byte) error {
 	t.Text, t.Nodes = text, t.Nodes[:0]
 	if uint64(len(text)) >= math.MaxUint32 {
@@ -172,7 +178,7 @@ value:
 
 after:
 	for i < len(text) && isSpace(text[i]) {
-		// White space behind the root is inside of nothing.
+		// White space after the root is inside no container.
 		if parent != noParent {
 			lastSpace = i
 		}
@@ -249,7 +255,7 @@ closing:
 	goto after
 }
 
-// push appends the node of a value that contains no other. It writes field by field: a node that is put together first
+// push appends the node of a value that contains no other. It writes field by field because a node that is put together first
 // costs more than half of the time of a scan.
 func push(nodes []Node, start, end int, kind Kind, flags uint8) []Node {
 	nodes = append(nodes, Node{})
@@ -274,7 +280,7 @@ func (n *Node) close(end, next, lastSpace, lastHigh int) (parent uint32) {
 // fault is the error of a text that is not JSON at an offset.
 func fault(text []byte, at int, msg string) error {
 	if at >= len(text) {
-		msg = "unexpected end"
+		msg = unexpectedEnd
 	}
 	return &SyntaxError{Offset: int64(at), Msg: msg}
 }

@@ -60,16 +60,16 @@ func TestParseRefusesWhatIsNotJSON(t *testing.T) {
 
 func TestParseSaysWhere(t *testing.T) {
 	for s, want := range map[string]string{
-		`{"a":1,}`:      "the body is not valid JSON: expected a key at byte 7",
-		`{"a" 1}`:       "the body is not valid JSON: expected ':' at byte 5",
-		`[1 2]`:         "the body is not valid JSON: expected ',' or ']' at byte 3",
-		`{"a":1 "b":2}`: "the body is not valid JSON: expected ',' or '}' at byte 7",
-		`{"a":`:         "the body is not valid JSON: unexpected end at byte 5",
-		`"a\qb"`:        "the body is not valid JSON: invalid escape at byte 2",
-		"\"a\nb\"":      "the body is not valid JSON: control character in a string at byte 2",
-		`[1.]`:          "the body is not valid JSON: expected a digit at byte 3",
-		`1 2`:           "the body is not valid JSON: data after the value at byte 2",
-		`[trux]`:        "the body is not valid JSON: unknown word at byte 1",
+		`{"a":1,}`:      "the body is not valid JSON: expected a key at byte 7; correct it there",
+		`{"a" 1}`:       "the body is not valid JSON: expected ':' at byte 5; correct it there",
+		`[1 2]`:         "the body is not valid JSON: expected ',' or ']' at byte 3; correct it there",
+		`{"a":1 "b":2}`: "the body is not valid JSON: expected ',' or '}' at byte 7; correct it there",
+		`{"a":`:         "the body is not valid JSON: unexpected end at byte 5; send the whole JSON value",
+		`"a\qb"`:        "the body is not valid JSON: invalid escape at byte 2; correct it there",
+		"\"a\nb\"":      "the body is not valid JSON: control character in a string at byte 2; correct it there",
+		`[1.]`:          "the body is not valid JSON: expected a digit at byte 3; correct it there",
+		`1 2`:           "the body is not valid JSON: data after the value at byte 2; correct it there",
+		`[trux]`:        "the body is not valid JSON: unknown word at byte 1; correct it there",
 	} {
 		var tp Tape
 		if err := tp.Parse([]byte(s)); err == nil || err.Error() != want {

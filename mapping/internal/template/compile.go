@@ -13,11 +13,11 @@ import (
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
-// compiler turns the desugared syntax tree into closures. It resolves names: at run time a variable is a number of scopes to go up
+// compiler turns the desugared syntax tree into closures. It resolves names. At run time a variable is a number of scopes to go up
 // and a slot.
 type compiler struct {
 	compat bool
-	// std is set while the standard library is compiled: its text has no places and no faults to report.
+	// std is set while the standard library is compiled. Its text has no places and no faults to report.
 	std    bool
 	source source
 	faults []*Fault
@@ -26,7 +26,7 @@ type compiler struct {
 	reads  HeaderReads
 }
 
-// expr is a compiled expression with what is known about it.
+// expr is a compiled expression with its known properties.
 type expr struct {
 	run    code
 	lit    *value // its value, if it is a constant
@@ -81,7 +81,7 @@ func constant(v value) expr {
 }
 
 // lazy returns code that gives the value of e without evaluating it. While the slots of a scope are being filled, a variable must
-// not be read: it is a thunk too.
+// not be read, so it is a thunk too.
 func (e expr) lazy(filling bool) code {
 	run := e.run
 	switch {
@@ -175,7 +175,7 @@ func (c *compiler) compile(n ast.Node, s *scope, tail bool) expr {
 	case *ast.DesugaredObject:
 		return c.object(n, s)
 	case *ast.Import, *ast.ImportStr, *ast.ImportBin:
-		return c.fault(n, "import is not available in templates")
+		return c.fault(n, "import is not available in templates; write its content into the template")
 	}
 	return c.fault(n, "unknown expression %T", n)
 }
@@ -209,7 +209,7 @@ func (c *compiler) variable(n *ast.Var, s *scope) expr {
 		c.reads.call(string(n.Id)) // as a value it can be called with anything
 		return constant(value{kind: kindFunction, ref: f})
 	}
-	return c.fault(n, "unknown variable: %s", n.Id)
+	return c.fault(n, "unknown variable: %s; declare it with local, quote it if it is a text, or write Body(%q) for a field of the event", n.Id, n.Id)
 }
 
 func (c *compiler) array(n *ast.Array, s *scope) expr {
@@ -301,7 +301,7 @@ func (c *compiler) index(n *ast.Index, s *scope) expr {
 			return constant(value{kind: kindFunction, ref: f})
 		}
 		if !c.std && !stdHas(name) {
-			return c.fault(n, "the standard library has no member %q", name)
+			return c.fault(n, "the standard library has no member %q; use a function of jsonnet", name)
 		}
 	}
 	at := c.place(n)

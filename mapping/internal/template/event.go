@@ -63,7 +63,7 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 	}
 	var first *value
 	height, keeps := 8, false
-	def, lazy := none, code(nil) // the default: a constant, or code if lazy is set
+	def, lazy := none, code(nil) // the default, which is a constant, or code if lazy is set
 	for i := range args {
 		switch arg := &args[i]; {
 		case to[i] == 1 && arg.expr.lit != nil:
@@ -82,7 +82,7 @@ func (c *compiler) readCall(n *ast.Apply, name string, args []argument, to []int
 	if first != nil {
 		s = first.str
 	}
-	// These calls are what most programs consist of. The code of each is one closure: one that calls others is slower.
+	// These calls are what most programs consist of. The code of each is one closure because one that calls others is slower.
 	var run code
 	switch {
 	case name == "Body":
@@ -224,7 +224,7 @@ func (m *machine) headerText() value {
 	return m.headerStr
 }
 
-// now is Now(format); null stands for no format.
+// now is Now(format), where null stands for no format.
 func (m *machine) now(format value) value {
 	if format.kind == kindNull {
 		from := len(m.buf)
@@ -252,5 +252,9 @@ func (m *machine) formatTime(f *strftime.Strftime) value {
 
 // parseTimeFormat parses a format of strftime, with %f for the three digits of the milliseconds.
 func parseTimeFormat(s string) (*strftime.Strftime, error) {
-	return strftime.New(s, strftime.WithMilliseconds('f'))
+	f, err := strftime.New(s, strftime.WithMilliseconds('f'))
+	if err != nil {
+		err = fmt.Errorf("%w; write one of strftime, such as %%Y-%%m-%%d", err)
+	}
+	return f, err
 }

@@ -60,8 +60,8 @@ func (m *machine) reset(ev Event, compat bool, b Budget) {
 	m.buf, m.long = tape.Keep(m.buf), tape.Keep(m.long)
 }
 
-// release drops what the evaluation refers to, so that a pooled machine keeps no record alive and the next evaluation can reuse
-// the memory of its texts. After a failure the stack still holds the arguments of unfinished calls.
+// release drops the references of the evaluation, so that a pooled machine keeps no record alive and the next evaluation can
+// reuse the memory of its texts. After a failure the stack still holds the arguments of unfinished calls.
 func (m *machine) release(failed bool) {
 	m.event, m.tail, m.std = nil, tailCall{}, nil
 	if m.known { // rare
@@ -72,7 +72,7 @@ func (m *machine) release(failed bool) {
 	}
 }
 
-// push takes n slots of the stack. A full stack is replaced by a larger one; slots in use stay where they are.
+// push takes n slots of the stack. A full stack is replaced by a larger one. Slots in use stay where they are.
 func (m *machine) push(n int) []value {
 	if len(m.stack)+n > cap(m.stack) {
 		m.stack = make([]value, 0, max(32, 2*cap(m.stack)+n))
@@ -82,7 +82,7 @@ func (m *machine) push(n int) []value {
 	return m.stack[from : from+n : from+n]
 }
 
-// pop gives back slots; before is the stack as it was before the push. If the stack was replaced in between, the slots belong
+// pop gives back slots, where before is the stack as it was before the push. If the stack was replaced in between, the slots belong
 // to the old one, and the new one is empty again.
 func (m *machine) pop(before, slots []value) {
 	clear(slots)
@@ -98,7 +98,7 @@ func (m *machine) fail(format string, args ...any) {
 }
 
 func (m *machine) exceed(what string, limit int) {
-	panic(&Error{Kind: Exceeded, Err: fmt.Errorf("the template needs more than %d %s", limit, what)})
+	panic(&Error{Kind: Exceeded, Err: fmt.Errorf("the template needs more than %d %s", limit, what), Next: "simplify the template, send smaller bodies, or raise Options.Budget"})
 }
 
 // unreadable ends the evaluation with an error from the event.
@@ -134,7 +134,7 @@ func (m *machine) allocMore(n int) {
 	m.step(n >> 10)
 }
 
-// enter and leave bound nested evaluations. After a failure leave is not called: reset follows.
+// enter and leave bound nested evaluations. After a failure leave is not called, because reset follows.
 func (m *machine) enter(height int) {
 	m.step(1)
 	m.nest(height)

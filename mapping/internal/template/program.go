@@ -27,7 +27,7 @@ type Program struct {
 // Headers returns which headers the program may read.
 func (p *Program) Headers() HeaderReads { return p.reads }
 
-// header notes a call of Header with a constant name; empty for the object of all.
+// header notes a call of Header with a constant name, which is empty for the object of all.
 func (r *HeaderReads) header(name string) {
 	if name == "" {
 		r.All = true
@@ -53,7 +53,7 @@ func (b Budget) withDefaults(size int) Budget {
 	}
 }
 
-// The functions of the event are declared to the parser before the user's text, on lines of their own.
+// The functions of the event are declared to the parser before the user's text, on separate lines.
 const (
 	prelude      = "local Ip=0,Body=0,BodyStr=0,Header=0,HeaderStr=0,Now=0;\n"
 	preludeLines = 1
@@ -134,7 +134,7 @@ func (s source) fault(err error) *Fault {
 	msg := err.Error()
 	var located interface{ Loc() ast.LocationRange }
 	if !errors.As(err, &located) {
-		return &Fault{0, 0, msg}
+		return &Fault{0, 0, msg + "; correct the jsonnet"}
 	}
 	begin := located.Loc().Begin
 	for strings.HasPrefix(msg, "template:") {
@@ -149,15 +149,15 @@ func (s source) fault(err error) *Fault {
 		}
 		msg = rest
 	}
-	return s.at(begin, msg)
+	return s.at(begin, strings.TrimSuffix(msg, ".")+"; correct the jsonnet at this place")
 }
 
-// machines are shared by all programs; a machine is reset before each evaluation.
+// machines are shared by all programs. A machine is reset before each evaluation.
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
-// Append evaluates the program and appends its value to dst as compact JSON; when raw is set and the value is a string, its
-// plain text. When it fails it returns dst as it was. dst must not overlap what the event gives. Over a large body it waits for
-// a slot, see [Slots].
+// Append evaluates the program and appends its value to dst as compact JSON, or as plain text when raw is set and the value
+// is a string. When it fails it returns dst as it was. dst must not overlap the texts of the event. Over a large body it waits
+// for a slot, see [Slots].
 func (p *Program) Append(dst []byte, ev Event, raw bool) (out []byte, fail *Error) {
 	if p.opts.Slots != nil && ev.Size() >= largeBody {
 		p.opts.Slots <- struct{}{}

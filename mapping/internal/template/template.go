@@ -1,8 +1,8 @@
 // Package template compiles jsonnet programs to closures over an [Event] and evaluates them within a [Budget].
 //
 // [Compile] parses the text with the reference implementation, which also desugars it, and turns the tree into closures
-// (compile.go, calls.go, operators.go). A [Program] runs on a machine (machine.go), which counts what it costs and makes the
-// strings. Values are lazy (value.go); objects are bound late (object.go). The standard library is written in Go (std_*.go)
+// (compile.go, calls.go, operators.go). A [Program] runs on a machine (machine.go), which counts the cost and makes the
+// strings. Values are lazy (value.go). Objects are bound late (object.go). The standard library is written in Go (std_*.go)
 // where that is faster, and otherwise compiled from the library's own text (std.go).
 //
 // With the build tag forebay_notemplates the package has no jsonnet in it, and [Compile] refuses each text (none.go).
@@ -20,7 +20,7 @@ import (
 // MaxLength is the highest number of characters of a template.
 const MaxLength = 4096
 
-// Event is the record that a program reads. What its methods return must not change during the evaluation; an error ends
+// Event is the record that a program reads. What its methods return must not change during the evaluation. An error ends
 // the evaluation and becomes [Error.Err].
 type Event interface {
 	// Size is the number of bytes of the body as it was received, which default budgets grow with.
@@ -53,15 +53,15 @@ type Event interface {
 type FieldKind uint8
 
 const (
-	// FieldUnknown: the event gives no single fields; Body has the answer.
+	// FieldUnknown means that the event gives no single fields. Body has the result.
 	FieldUnknown FieldKind = iota
-	// FieldMissing: there is no such field.
+	// FieldMissing means that there is no such field.
 	FieldMissing
-	// FieldNull: the value is null; nothing was appended.
+	// FieldNull means that the value is null. Nothing was appended.
 	FieldNull
-	// FieldText: the plain text of a string was appended, which may be invalid UTF-8.
+	// FieldText means that the plain text of a string was appended, which may be invalid UTF-8.
 	FieldText
-	// FieldJSON: a value was appended as JSON.
+	// FieldJSON means that a value was appended as JSON.
 	FieldJSON
 )
 
@@ -73,14 +73,14 @@ type HeaderReads struct {
 	Names []string
 }
 
-// Options are the options of [Compile]; mapping.Options documents them.
+// Options are the options of [Compile], documented at mapping.Options.
 type Options struct {
 	Budget Budget // of each evaluation
 	Compat bool   // give the bytes and failures of the published service
-	Slots  Slots  // of evaluations over large bodies; nil means no bound
+	Slots  Slots  // of evaluations over large bodies, and nil means no bound
 }
 
-// Slots bound how many evaluations over large bodies run at the same time: each may take many times its body. They
+// Slots bound how many evaluations over large bodies run at the same time. Each may take many times its body. They
 // wait for nothing but the processor, so more of them than processors would take memory and gain no time. Programs that were
 // compiled with the same Slots share them.
 type Slots chan struct{}
@@ -88,14 +88,14 @@ type Slots chan struct{}
 // NewSlots returns a slot for each processor.
 func NewSlots() Slots { return make(Slots, runtime.GOMAXPROCS(0)) }
 
-// Budget bounds one evaluation; zero fields have their default. mapping.Budget documents it.
+// Budget bounds one evaluation. Zero fields have their default. mapping.Budget documents it.
 type Budget struct{ Steps, Depth, Memory, Output int }
 
 // Fault says why a template is refused, with the place in the user's text.
 type Fault struct {
 	// Line and Col count from 1; Col counts characters. Both are 0 when the fault has no place.
 	Line, Col int
-	// Msg says what is wrong.
+	// Msg describes the fault.
 	Msg string
 }
 
@@ -105,7 +105,9 @@ type Error struct {
 	Kind ErrorKind
 	// Err is the cause. When Kind is Unreadable it is the error of the event, unchanged.
 	Err error
-	// At is the expression that failed; zero for a value that cannot be written as JSON.
+	// Next is what to do, if there is more to say than what Err tells.
+	Next string
+	// At is the expression that failed, or zero for a value that cannot be written as JSON.
 	At Spot
 }
 

@@ -11,19 +11,19 @@ import (
 	"github.com/forebay/forebay/internal/requestid"
 )
 
-// Error is an answer that is not a success. Handlers report failures in no other way.
+// Error is a response that is not a success. Handlers report failures in no other way.
 type Error struct {
 	// Status is the HTTP status.
 	Status int
 	// Name is the machine-readable error, for example "stream.in.bodyTooLarge".
 	Name string
-	// Message is for the client: full sentences, no internals, no secret.
+	// Message is for the client, in full sentences without internals or secrets.
 	Message string
 	// RetryAfter is the value of the Retry-After header, rounded up to seconds. Zero omits it.
 	RetryAfter time.Duration
 	// Unread says that the rest of the body is not needed, see [LeaveBody].
 	Unread bool
-	// ExceptionID is the platform's, if the platform caused the error. Otherwise errors from 500 on get one of their own.
+	// ExceptionID is the platform's, if the platform caused the error. Otherwise errors from 500 on get a new one.
 	ExceptionID string
 	// Cause is logged and never sent. It is set when the service is at fault.
 	Cause error
@@ -32,7 +32,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Name + ": " + e.Message }
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Prefix is what the names of a handler's errors begin with.
+// Prefix begins the names of a handler's errors.
 type Prefix string
 
 // Errorf returns an error whose name is the prefix and the given name.
@@ -54,13 +54,13 @@ func (e *Error) leaveBody() *Error {
 
 // ErrorBody is the JSON body of every error.
 type ErrorBody struct {
-	// StatusCode repeats the status of the answer.
-	StatusCode int `json:"statusCode" doc:"Status of the answer."`
+	// StatusCode repeats the status of the response.
+	StatusCode int `json:"statusCode" doc:"Status of the response."`
 	// Error is the name of the error.
 	Error string `json:"error" doc:"Name of the error, for programs."`
 	// Message is for people.
 	Message string `json:"message" doc:"Sentences for people."`
-	// ExceptionID is what a client quotes to support.
+	// ExceptionID is the id that a client quotes to support.
 	ExceptionID string `json:"exceptionId,omitempty" doc:"What to tell to support; from status 500 on, or if the platform gave one."`
 }
 
@@ -73,17 +73,17 @@ func (e *Error) Body(requestID string) ErrorBody {
 	return b
 }
 
-// ExceptionID returns what a client quotes to support.
+// ExceptionID returns the id that a client quotes to support.
 func ExceptionID(requestID string) string { return "stream-" + requestID }
 
-// Header values are shared by all answers: nothing writes into them.
+// Header values are shared by all responses. Nothing writes into them.
 var (
 	anyValue       = []string{"*"}
 	jsonType       = []string{"application/json"}
 	requestIDField = http.CanonicalHeaderKey("X-Request-Id")
 )
 
-// SetCommonHeaders gives an answer its request id and lets pages of every origin read it. It returns the id.
+// SetCommonHeaders gives a response its request id and lets pages of every origin read it. It returns the id.
 func SetCommonHeaders(h http.Header) (requestID string) {
 	id := requestid.New(time.Now())
 	h[requestIDField] = []string{id}
@@ -92,15 +92,15 @@ func SetCommonHeaders(h http.Header) (requestID string) {
 	return id
 }
 
-// WriteError answers a request with e, and logs e if the service is at fault.
+// WriteError responds to a request with e, and logs e if the service is at fault.
 func WriteError(w http.ResponseWriter, r *http.Request, logger *slog.Logger, requestID string, e *Error) {
 	LogFault(r, logger, requestID, e)
 	SetRetryAfter(w.Header(), e.RetryAfter)
 	WriteJSON(w, e.Status, e.Body(requestID))
 }
 
-// LeaveBody closes the connection after the answer if r has a body. Call it before an answer that needs no more of the
-// body: otherwise net/http reads the rest, up to the ReadTimeout, before it sends the answer. HTTP/2 ends only the stream.
+// LeaveBody closes the connection after the response if r has a body. Call it before a response that needs no more of the
+// body. Otherwise net/http reads the rest, up to the ReadTimeout, before it sends the response. HTTP/2 ends only the stream.
 func LeaveBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
@@ -112,8 +112,9 @@ func LogFault(r *http.Request, logger *slog.Logger, requestID string, e *Error, 
 	if e.Cause == nil {
 		return
 	}
-	attrs = append(attrs, slog.String("requestId", requestID), slog.String("error", e.Name), slog.Any("cause", e.Cause))
-	// Fields: requestId, error, cause, and those of the caller.
+	attrs = append(attrs, slog.String("requestId", requestID), slog.String("error", e.Name), slog.Any("cause", e.Cause),
+		slog.String("next", "the client may retry the request; fix the named cause"))
+	// Fields: requestId, error, cause, and fields of the caller.
 	logger.LogAttrs(r.Context(), slog.LevelError, "request failed", attrs...)
 }
 
@@ -128,9 +129,9 @@ func SetRetryAfter(h http.Header, d time.Duration) {
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		panic("stream: answer cannot be encoded: " + err.Error())
+		panic("stream: response cannot be encoded: " + err.Error())
 	}
 	w.Header()["Content-Type"] = jsonType
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // if the client is gone, nobody needs the error
+	_, _ = w.Write(append(b, '\n')) // if the client is gone, the error is of no use
 }

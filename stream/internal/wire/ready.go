@@ -7,12 +7,13 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay/internal/program/refusal"
 )
 
-// ReopenRetryAfter is the Retry-After of answers while a failed store is reopened.
+// ReopenRetryAfter is the Retry-After of responses while a failed store is reopened.
 const ReopenRetryAfter = 2 * time.Second
 
-// Ready answers whether a process can take requests: 200, or 503 with Retry-After. catalog is nil where there is none.
+// Ready reports whether a process can accept requests: 200, or 503 with Retry-After. catalog is nil if the process has none.
 func Ready(local, catalog func() error) http.Handler {
 	type readiness struct {
 		Ready      bool   `json:"ready"`
@@ -23,8 +24,9 @@ func Ready(local, catalog func() error) http.Handler {
 		SetCommonHeaders(w.Header())
 		w.Header().Set("Server", buildversion.Product())
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			w.WriteHeader(http.StatusMethodNotAllowed)
+			e := Prefix("stream.").Errorf(http.StatusMethodNotAllowed, "methodNotAllowed", "%s", refusal.WrongMethod(w, r, http.MethodGet, http.MethodHead))
+			LeaveBody(w, r)
+			WriteJSON(w, e.Status, e.Body(""))
 			return
 		}
 		body, status := readiness{Ready: true}, http.StatusOK

@@ -1,0 +1,319 @@
+package buffer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forebay/forebay/buffer/internal/format"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/missing"
+	"github.com/forebay/forebay/trigger"
+)
+
+// A row that waits is erased as a row that the target refuses. Its file is imported without it. See poison.go. It is on disk which rows are erased
+// before anything follows from it, so a crash loses no erasure that EraseRows has reported. The row is not put into the quarantine, and counts as
+// discarded. The target gets a part of the file, of which OpenSlice leaves the row out, so no target needs an ability for it.
+//
+// If no import of the file has begun, that is all, because the target has never seen the row. Otherwise an import that was interrupted could have
+// stored it. A [driver.Voider] rules out the id of that import, and the part gets a new id. A [driver.Counter] counts its rows of the file, while
+// no import of it runs. If it counts none, the part keeps the id, because a target stores an id once. An import that was still on its way then
+// stores all or nothing, and the target is asked again after the next one. Otherwise the rows arrive in the table, and count as moved.
+//
+// The design that lost writes the objects in staging again without the row. It needs ids, checksums and clean-up for two objects of one slice, and the
+// same questions to a target whose import has begun.
+
+// ErasedRows is what [Buffer.EraseRows] has found and done.
+type ErasedRows struct {
+	// Rows were read, and Found of them were selected.
+	Rows, Found int64
+	// Erased rows are gone, or leave staging with their file in a moment. Moved rows are in the table, because their import had begun before. The
+	// others wait.
+	Erased, Moved int64
+	// Marked rows still wait, and no import of them has begun. They never reach the table, even after a crash. Of the others that wait, the target
+	// may have some.
+	Marked int64
+	// Why says for what rows wait, or why they could not be read, or nil if none do.
+	Why error
+}
+
+// erasedFile is a file in which rows are looked for.
+type erasedFile struct {
+	f      *file
+	id     string
+	slices []string // the ids of its slices, of which the rows were read
+	rows   []int64  // selected, ascending
+	marked int      // of them, while no import had begun
+}
+
+// EraseRows erases the rows of a sink that select selects, as far as they wait. The file that gathers rows is closed, and the files are imported
+// without these rows. It waits until the files are in staging, and then until their imports have ended, but not longer than until a time. Then the result
+// says which rows wait. Rows that arrive during the call may be looked at or not.
+//
+// select gets the table of a row and its cells, nil for NULL. It must not keep or modify them, and must not wait.
+//
+// Errors: [ErrUnknownSink], [ErrFileMoves], a [*FailedError], [ErrClosed], the error of ctx. After an error some rows may be erased. The call may
+// be repeated.
+func (b *Buffer) EraseRows(ctx context.Context, until time.Time, sinkID string, selects func(t driver.Table, cells [][]byte) bool) (res ErasedRows, err error) {
+	wait, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	files, epoch, err := b.holdFiles(ctx, sinkID)
+	if err != nil {
+		return res, err
+	}
+	held := files
+	release := func() {
+		_ = b.do(context.WithoutCancel(ctx), func(t *txn) { // with an error the buffer closes or is reopened, and nothing is held
+			for _, e := range held {
+				if b.mu.files[e.f.num] != e.f {
+					continue
+				}
+				if e.f.holds--; e.f.rec.State == format.FileImporting {
+					t.onDurable(func() { b.queueImport(e.f) })
+				}
+			}
+		})
+	}
+	defer func() { release() }()
+	ready := func(e *erasedFile) bool { return e.f.rec.State == format.FileImporting || e.f.done() }
+	if err := b.awaitFiles(wait, epoch, files, ready); err != nil {
+		return res, err
+	}
+	var problems []error
+	for _, e := range files {
+		if err := b.selectRows(ctx, e, &res, selects); err != nil {
+			problems = append(problems, err)
+		}
+		if err := b.markRows(ctx, sinkID, e); err != nil {
+			problems = append(problems, err)
+		}
+		if ctx.Err() != nil {
+			return res, context.Cause(ctx)
+		}
+		res.Found += int64(len(e.rows))
+	}
+	release()
+	release = func() {}
+	if err := b.awaitFiles(wait, epoch, files, func(e *erasedFile) bool { return e.f.done() || len(e.rows) == 0 || b.mu.files[e.f.num] != e.f }); err != nil {
+		return res, err
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, e := range files {
+		why := b.countErased(e, &res)
+		if why != nil {
+			problems = append(problems, why)
+		}
+	}
+	res.Why = errors.Join(problems...)
+	return res, nil
+}
+
+// countErased counts what became of the rows of a file. Called with mu held.
+func (b *Buffer) countErased(e *erasedFile, res *ErasedRows) error {
+	found := int64(len(e.rows))
+	switch {
+	case found == 0:
+		return nil
+	case !e.f.done():
+		res.Marked += int64(e.marked)
+		if e.f.rec.Leaving {
+			return fileMoves(e.id)
+		}
+		if h := b.held(e.f); h != nil {
+			return h
+		}
+		if e.marked == 0 && e.f.rec.Split != nil {
+			return fmt.Errorf("file %s waits until its target says whether an earlier import has stored the rows", e.id)
+		}
+		return fmt.Errorf("file %s waits for its %s", e.id, map[bool]string{true: "import", false: "upload"}[e.f.rec.State == format.FileImporting])
+	}
+	for _, row := range e.rows {
+		if _, left := slices.BinarySearch(e.f.omitted, row); left || !e.f.mayHaveImported(row) {
+			res.Erased++
+		} else {
+			res.Moved++
+		}
+	}
+	return nil
+}
+
+// mayHaveImported reports whether the table may have a row of a file that has ended. The table may have all rows, or the rows of some parts if
+// the file was discarded or has expired. Called with mu held.
+func (f *file) mayHaveImported(row int64) bool {
+	if f.rec.State == format.FileImported {
+		return true
+	}
+	return f.rec.Split != nil && slices.ContainsFunc(f.rec.Split.Parts, func(p format.Part) bool { return p.Imported && row >= p.From && row < p.To })
+}
+
+// holdFiles closes the file that gathers rows of a sink, and lets no import of its files begin.
+func (b *Buffer) holdFiles(ctx context.Context, sinkID string) (files []*erasedFile, epoch uint64, err error) {
+	var moving error
+	// The operation runs even if ctx has ended, so the caller must learn which files it holds.
+	err = b.withSink(context.WithoutCancel(ctx), sinkID, func(t *txn, s *sinkState) {
+		epoch = b.store.Now().Epoch
+		if n := len(s.arrivingFiles); n > 0 {
+			moving = fmt.Errorf("%w: %d files arrive in sink %q", ErrFileMoves, n, sinkID)
+			return
+		}
+		for _, f := range s.files {
+			if f.rec.Leaving && !f.done() {
+				moving = fileMoves(b.fileID(f))
+				return
+			}
+		}
+		if s.file != nil {
+			t.closeFile(s.file, trigger.Requested)
+		}
+		for _, f := range s.files {
+			if f.done() {
+				continue
+			}
+			f.holds++
+			files = append(files, &erasedFile{f: f, id: b.fileID(f)})
+		}
+	})
+	return files, epoch, cmp.Or(err, moving)
+}
+
+// awaitFiles waits until all files are as they should be, or ctx ends.
+func (b *Buffer) awaitFiles(ctx context.Context, epoch uint64, files []*erasedFile, is func(*erasedFile) bool) error {
+	for {
+		b.mu.RLock()
+		changed, again := b.waitChange(), b.store.Now().Epoch != epoch
+		all := !slices.ContainsFunc(files, func(e *erasedFile) bool { return !is(e) })
+		b.mu.RUnlock()
+		switch f := b.failure(); {
+		case f != nil:
+			return f
+		case again:
+			return errReopened
+		case all:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-b.closed:
+			return ErrClosed
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// selectRows reads the rows of a file.
+func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows, selects func(t driver.Table, cells [][]byte) bool) error {
+	b.mu.RLock()
+	if !e.f.done() {
+		e.slices = b.slicesOf(e.f)
+	}
+	table := tableOf(e.f.rec.Def)
+	b.mu.RUnlock()
+	number := int64(0)
+	for _, id := range e.slices {
+		before := len(e.rows)
+		err := b.ReadSlice(ctx, id, func(cells [][]byte) error {
+			if selects(table, cells) {
+				e.rows = append(e.rows, number)
+			}
+			number++
+			res.Rows++
+			return nil
+		})
+		if errors.Is(err, ErrUnknownSlice) { // an import that had begun before has ended, or has given up the slice
+			b.mu.RLock()
+			ended := e.f.done()
+			b.mu.RUnlock()
+			if ended {
+				return nil
+			}
+		}
+		if err != nil {
+			e.rows = e.rows[:before] // the slice may have had other rows
+			return fmt.Errorf("read file %s: %w", e.id, err)
+		}
+	}
+	return nil
+}
+
+// slicesOf returns the ids of the slices of a file. Called with mu held.
+func (b *Buffer) slicesOf(f *file) (ids []string) {
+	for _, sl := range f.slices {
+		ids = append(ids, b.sliceID(sl))
+	}
+	return ids
+}
+
+// errNoRows says that nothing is to be marked.
+var errNoRows = errors.New("no row is new")
+
+// markRows notes which rows of a file are left out.
+func (b *Buffer) markRows(ctx context.Context, sinkID string, e *erasedFile) error {
+	if len(e.rows) == 0 {
+		return nil
+	}
+	err := b.decide(ctx, sinkID, e.id, b.mayErase, func(t *txn, f *file, split *format.Split) error {
+		if !slices.Equal(b.slicesOf(f), e.slices) { // an import that had begun before has given up a slice
+			return errors.New("a slice of the file was lost while its rows were read, so their numbers are others: repeat the call")
+		}
+		n := split.Erase(e.rows)
+		if n == 0 {
+			return errNoRows
+		}
+		if !f.mayBeImported() { // it has one part
+			e.marked = n
+			split.Parts[0] = split.Parts[0].Omit()
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errNoRows), errors.Is(err, ErrUnknownFile):
+		return nil
+	case err != nil:
+		return fmt.Errorf("rows of file %s are not left out: %w", e.id, err)
+	}
+	return nil
+}
+
+// mayBeImported reports whether an import of the file has begun, here or perhaps in another process or engine. Called with mu held.
+func (f *file) mayBeImported() bool { return f.began.Load() || f.rec.Copied || f.rec.Salvaged }
+
+// mayErase says why no rows of a file can be erased. Called with mu held.
+func (b *Buffer) mayErase(f *file) error {
+	target := b.targetOfFile(f)
+	_, voids := target.(driver.Voider)
+	_, counts := target.(driver.Counter)
+	switch away, gone := target.(missing.Target); {
+	case gone:
+		return away.Reason
+	case f.rec.Leaving: // the copies of its records would lack the mark
+		return fileMoves(b.fileID(f))
+	case f.rec.State != format.FileImporting:
+		return fmt.Errorf("file %s is not in staging yet", b.fileID(f))
+	case !voids && !counts && f.mayBeImported():
+		return fmt.Errorf("an import of file %s has begun, and its target cannot tell whether it has stored rows", b.fileID(f))
+	}
+	return nil
+}
+
+// Sync returns when all rows are on disk whose Append had returned before the call. Errors: a [*FailedError], [ErrClosed], the error of ctx.
+func (b *Buffer) Sync(ctx context.Context) error { return b.do(ctx, func(*txn) {}) }
+
+// Purge rewrites the store of the local level without the deleted records, so that its files no longer have the bytes. It reads and writes
+// all that waits, and needs room for it. Files that are not needed any longer are deleted soon after the call. Errors: a [*FailedError], [ErrClosed],
+// the error of ctx. Others say why the old files stay.
+func (b *Buffer) Purge(ctx context.Context) error {
+	o := b.store.Opening()
+	if o.Read() != nil {
+		return cmp.Or(b.failure(), ErrClosed)
+	}
+	defer o.Release()
+	if err := o.Purge(ctx); err != nil {
+		return fmt.Errorf("buffer: rewrite the store: %w", err)
+	}
+	return nil
+}

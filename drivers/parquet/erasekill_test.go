@@ -1,0 +1,58 @@
+package parquet_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/erasetest"
+)
+
+// downTarget does not respond until it is up.
+type downTarget struct {
+	*parquet.Target
+	up *atomic.Bool
+}
+
+func (d downTarget) Import(ctx context.Context, f *driver.File) error {
+	if !d.up.Load() {
+		return erasetest.ErrDown
+	}
+	return d.Target.Import(ctx, f)
+}
+
+// A process is killed again and again while it erases rows that wait for Parquet.
+func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
+	erasetest.Harness{
+		Open: func(t *testing.T, folder string, up *atomic.Bool) driver.Target {
+			return downTarget{mustTables(t, filepath.Join(folder, "lake"), parquet.Options{}), up}
+		},
+		Rows: func(t *testing.T, folder string) (rows [][]string) {
+			table, err := filepath.EvalSymlinks(filepath.Join(folder, "lake", "people"))
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			var paths []string
+			if err == nil {
+				paths, err = filepath.Glob(filepath.Join(table, "*.parquet"))
+			}
+			for _, path := range paths {
+				var part [][]string
+				if err == nil {
+					part, err = parquettest.ReadPart(path, erasetest.Columns())
+				}
+				rows = append(rows, part...)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		},
+	}.Kills(t)
+}

@@ -1,0 +1,70 @@
+package sqlite_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/erasetest"
+)
+
+// downTarget is a database that does not respond until it is up.
+type downTarget struct {
+	*sqlite.Target
+	up *atomic.Bool
+}
+
+func (d downTarget) Import(ctx context.Context, f *driver.File) error {
+	if !d.up.Load() {
+		return erasetest.ErrDown
+	}
+	return d.Target.Import(ctx, f)
+}
+
+// A process is killed again and again while it erases rows that wait for SQLite. The statement of the report deletes the rows that were imported
+// before their erasure.
+func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
+	path := func(folder string) string { return filepath.Join(folder, "events.db") }
+	erasetest.Harness{
+		Open: func(t *testing.T, folder string, up *atomic.Bool) driver.Target {
+			target, err := sqlite.Open(path(folder), sqlite.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return downTarget{target, up}
+		},
+		Rows: func(t *testing.T, folder string) (all [][]string) {
+			rows, err := database(t, path(folder)).QueryContext(t.Context(), "SELECT n, email FROM people")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			for rows.Next() {
+				row := make([]string, 2)
+				if err := rows.Scan(&row[0], &row[1]); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, row)
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return all
+		},
+		After: func(t *testing.T, folder string, r forebay.EraseReport) {
+			db := database(t, path(folder))
+			var person, all int
+			_, err := db.ExecContext(t.Context(), r.Tables[0].SQL)
+			if err == nil {
+				err = db.QueryRowContext(t.Context(), "SELECT count(*) FILTER (WHERE email = 'ada@example.com'), count(*) FROM people").Scan(&person, &all)
+			}
+			if err != nil || person != 0 || all == 0 {
+				t.Errorf("%s: %v, and %d of %d rows are of the person", r.Tables[0].SQL, err, person, all)
+			}
+		},
+	}.Kills(t)
+}

@@ -1,0 +1,183 @@
+package forebay_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/seedtest"
+	"github.com/forebay/forebay/mapping"
+)
+
+const (
+	erasedHours   = 30  // objects of the archive
+	erasedPerHour = 120 // records in each, of which every third is of the person
+	// killsOfErase is how often an erasure is killed before it may end.
+	killsOfErase = 4
+)
+
+var erasedMatch = forebay.Match{Path: "user", Value: "ada@example.com"}
+
+// openErased opens an engine whose source keeps raw records, and rejects those without an id.
+func openErased(t *testing.T, archive, data string) *forebay.Engine {
+	t.Helper()
+	e, err := forebay.Open(data, forebay.Options{Archive: dir.Archive(archive, dir.ArchiveOptions{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDefine(t, e, events(keeping, archived, func(s *forebay.Source) {
+		s.Sinks = s.Sinks[:1]
+		s.Sinks[0].Table.Columns = mapping.Columns{mapping.Path("id", "id"), mapping.Path("user", "user")}
+	}))
+	return e
+}
+
+// eraseUntilKilled says when it begins and when it is done.
+func eraseUntilKilled(t *testing.T, place string) {
+	var p struct{ Archive, Data string }
+	if err := json.Unmarshal([]byte(place), &p); err != nil {
+		t.Fatal(err)
+	}
+	e := openErased(t, p.Archive, p.Data)
+	fmt.Println("begin")
+	_, err := e.Erase(context.Background(), erasedMatch)
+	fmt.Println("done", err)
+	_, _ = io.Copy(io.Discard, os.Stdin) // it ends when this process is killed, or its parent has ended
+	t.FailNow()
+}
+
+// A process is killed again and again while it erases. At each moment the archive and the quarantine have each record of other people once, and when
+// an erasure ends they have none of the person.
+func TestKillsDuringErase(t *testing.T) {
+	if place, ok := killtest.Child(); ok {
+		eraseUntilKilled(t, place)
+	}
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	rounds := killtest.Count(t)
+	t.Logf("%d kills", rounds*killsOfErase)
+	rng := seedtest.Rand(t)
+	within, took := 0, 0*time.Second
+	for round := range rounds {
+		archive, data := filepath.Join(t.TempDir(), "archive"), filepath.Join(t.TempDir(), "data")
+		total := fillErased(t, archive, data)
+		place, err := json.Marshal(map[string]string{"archive": archive, "data": data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took == 0 { // without a kill, in a copy
+			whole := fillErased(t, archive+"2", data+"2")
+			e := openErased(t, archive+"2", data+"2")
+			begin := time.Now()
+			if r := mustErase(t, e, erasedMatch); r.Erased() != int64(whole) {
+				t.Fatalf("%+v, want %d erased", r, whole)
+			}
+			took = time.Since(begin)
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for kill := range killsOfErase {
+			p := killtest.Start(t, t.Name(), string(place))
+			p.Lines(1, time.Duration(rng.Int64N(int64(took))), func(string) {})
+			e := openErased(t, archive, data)
+			left := wantErased(t, e, archive)
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if left > 0 && left < total {
+				within++
+			}
+			t.Logf("round %d, kill %d: %d of %d records are left", round, kill, left, total)
+		}
+		e := openErased(t, archive, data)
+		r := mustErase(t, e, erasedMatch)
+		if left := wantErased(t, e, archive); left != 0 || r.Left() != 0 {
+			t.Fatalf("round %d: %d records are left: %+v", round, left, r)
+		}
+		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
+			t.Fatalf("round %d: verify: %+v, %v", round, report, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if within == 0 {
+		seedtest.Missed(t, "no kill was within an erasure: change the number of records")
+	}
+}
+
+// fillErased stores the records, and returns how many places have one of the person. Each record is in the archive, and each tenth in the quarantine
+// too.
+func fillErased(t *testing.T, archive, data string) (total int) {
+	t.Helper()
+	e := openErased(t, archive, data)
+	for hour := range erasedHours {
+		var recs []*mapping.Record
+		for i := range erasedPerHour {
+			n := hour*erasedPerHour + i
+			user := "bob@example.com"
+			if n%3 == 0 {
+				user = "ada@example.com"
+				total++
+			}
+			body := fmt.Sprintf(`{"id":%d,"n":%d,"user":%q}`, n, n, user)
+			if n%10 == 0 {
+				body = fmt.Sprintf(`{"n":%d,"user":%q}`, n, user)
+				if n%3 == 0 {
+					total++
+				}
+			}
+			rec := mapping.JSON([]byte(body))
+			rec.Received = time.Date(2026, 1, 1, hour, 0, i, 0, time.UTC)
+			recs = append(recs, rec)
+		}
+		if _, err := e.IngestBatch(t.Context(), "web", recs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(e.FlushAll(t.Context()), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return total
+}
+
+// wantErased checks that each record of other people is there, in its places once, and returns how many places have one of the person.
+func wantErased(t *testing.T, e *forebay.Engine, archive string) (left int) {
+	t.Helper()
+	count := func(what, text string, every int) {
+		for n := 0; n < erasedHours*erasedPerHour; n += every {
+			got := strings.Count(text, fmt.Sprintf(`"n":%d,`, n))
+			switch {
+			case n%3 != 0 && got != 1:
+				t.Fatalf("%s has record %d of another person %d times", what, n, got)
+			case n%3 == 0 && got > 1:
+				t.Fatalf("%s has record %d %d times", what, n, got)
+			case n%3 == 0:
+				left += got
+			}
+		}
+	}
+	count("the archive", strings.ReplaceAll(objectText(t, dir.Archive(archive, dir.ArchiveOptions{}), "web"), `""`, `"`), 1)
+	var held strings.Builder
+	for _, r := range rejectedOf(t, e, forebay.RejectedFilter{}) {
+		c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held.Write(c.Record.Body)
+	}
+	count("the quarantine", held.String(), 10)
+	return left
+}
