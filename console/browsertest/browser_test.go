@@ -27,13 +27,11 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// startWithin is the time that the browser gets to start, and perTest the time of each test. Starting takes most on a loaded machine, and
-// must not count for the test that happens to be the first.
+// startWithin is the time that the browser gets to start, and stepWithin the time of each step of a test. A test as a whole has no limit, because
+// one that goes through all pages takes minutes on a loaded machine.
 const (
 	startWithin = 90 * time.Second
-	perTest     = 90 * time.Second
-	// toReport is kept of perTest. A wait that fails ends before the tab does, so that it can show the page.
-	toReport = 5 * time.Second
+	stepWithin  = 90 * time.Second
 )
 
 // program is the browser of this process, which all tests share. Each test has a separate context in it.
@@ -119,16 +117,8 @@ type tab struct {
 // newTab checks at the end of the test that the page has not complained, and sent requests to one origin only. Tests of failures list their complaints.
 func newTab(t *testing.T, expected ...string) *tab {
 	t.Helper()
-	return newTabFor(t, perTest, expected...)
-}
-
-// newTabFor is newTab for a test that takes longer.
-func newTabFor(t *testing.T, within time.Duration, expected ...string) *tab {
-	t.Helper()
 	ctx, cancel := chromedp.NewContext(shared.start(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	ctx, cancelTime := context.WithTimeout(ctx, within)
-	t.Cleanup(cancelTime)
 	b := &tab{t: t, ctx: ctx}
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800)); err != nil {
 		t.Fatal(err)
@@ -184,9 +174,16 @@ func newTabFor(t *testing.T, within time.Duration, expected ...string) *tab {
 	return b
 }
 
+// step begins a step of the test, which ends in time.
+func (b *tab) step() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.ctx, stepWithin)
+}
+
 func (b *tab) open(url string) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.Navigate(url)); err != nil {
+	ctx, cancel := b.step()
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -220,7 +217,9 @@ func (b *tab) taskTime() float64 {
 // eval runs an expression in the page and decodes its result, which must be JSON.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
-	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	ctx, cancel := b.step()
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
 		b.t.Fatalf("%s: %v", expression, err)
 	}
@@ -230,8 +229,7 @@ func eval[T any](b *tab, expression string) T {
 // until waits for a condition in the page.
 func (b *tab) until(condition string) {
 	b.t.Helper()
-	end, _ := b.ctx.Deadline()
-	ctx, cancel := context.WithDeadline(b.ctx, end.Add(-toReport))
+	ctx, cancel := b.step()
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -243,7 +241,9 @@ func (b *tab) until(condition string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			page, shown := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+			report, cancel := b.step()
+			defer cancel()
+			page, shown := chromedp.Run(report, chromedp.Evaluate[string]("document.body.innerText"))
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.t.Fatalf("%s does not become true (%v); complaints %q; the page (%v):\n%s", condition, err, b.complaints, shown, page)
@@ -254,12 +254,14 @@ func (b *tab) until(condition string) {
 // waitFor waits for a condition outside of the page.
 func (b *tab) waitFor(what string, ok func() bool) {
 	b.t.Helper()
+	ctx, cancel := b.step()
+	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
-		case <-b.ctx.Done():
+		case <-ctx.Done():
 			b.t.Fatalf("%s: not in time", what)
 		}
 	}
@@ -274,7 +276,9 @@ func (b *tab) text(want string) {
 
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
+	ctx, cancel := b.step()
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
 		b.t.Fatalf("click on %s: %v", selector, err)
 	}
 }
@@ -291,7 +295,9 @@ func (b *tab) openMenu() {
 // press sends keys to whatever has the focus.
 func (b *tab) press(keys string) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.KeyEvent(keys)); err != nil {
+	ctx, cancel := b.step()
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.KeyEvent(keys)); err != nil {
 		b.t.Fatal(err)
 	}
 }

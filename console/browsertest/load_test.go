@@ -28,7 +28,7 @@ const (
 func TestLiveUnderLoad(t *testing.T) {
 	eng := newEngine(t, 10, 100)
 	url := serve(t, newConsole(t, eng, public))
-	b := newTabFor(t, perTest+*loadFor)
+	b := newTab(t)
 	b.live(url)
 	var events atomic.Int64
 	for range loadViewers {

@@ -36,7 +36,7 @@ func TestOutage(t *testing.T) {
 	}
 	c := newConsole(t, eng, console.Options{Authorize: everything})
 	url := serve(t, c)
-	b := newTabFor(t, perTest+time.Duration(*outageFiles)*10*time.Millisecond)
+	b := newTab(t)
 	failing := func() (n int) {
 		for _, f := range eng.Stats().Sinks[0].Files {
 			if f.Attempt > 0 {
@@ -46,10 +46,11 @@ func TestOutage(t *testing.T) {
 		return n
 	}
 	ingest(t, eng, "web", *outageFiles)
+	within := time.After(stepWithin + time.Duration(*outageFiles)*10*time.Millisecond)
 	for tick := time.Tick(200 * time.Millisecond); failing() < *outageFiles; { // a look takes long with many files
 		select {
 		case <-tick:
-		case <-b.ctx.Done():
+		case <-within:
 			t.Fatalf("%d of %d files fail", failing(), *outageFiles)
 		}
 	}
