@@ -6,7 +6,7 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/forebay/forebay v0.0.0-20261130040819-72a62c380f6f
+	github.com/forebay/forebay v0.0.0-20261130052436-f2a6b2a5f520
 )
 
 require (

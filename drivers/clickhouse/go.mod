@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261130040819-72a62c380f6f
+	github.com/forebay/forebay v0.0.0-20261130052436-f2a6b2a5f520
 	github.com/klauspost/compress v1.20.3
 )
 

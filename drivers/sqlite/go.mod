@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/sqlite
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130040819-72a62c380f6f
+	github.com/forebay/forebay v0.0.0-20261130052436-f2a6b2a5f520
 	modernc.org/sqlite v1.60.1
 )
 
