@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/maproom"
 	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 )
@@ -28,14 +30,14 @@ import (
 //   - an attempt has a key. Rows that earlier attempts have stored are left out, and each portion carries receipts.
 //   - patient waits for room. Otherwise it is refused at a bound.
 //
-// Before it maps a record, a call reserves memory in the room that all calls share. See mapRoom.
+// Before it maps a record, a call reserves memory in the room that all calls share. See [maproom.Room].
 //
 // Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
 type call struct {
 	src             *source
 	buf             *buffer.Buffer
-	room            *mapRoom
-	reserve         mapReserve
+	room            *maproom.Room
+	reserve         maproom.Reserve
 	attempt         *attempt // nil for a call without a key
 	span            *callSpan
 	atomic, patient bool
@@ -102,6 +104,32 @@ const (
 	largeRow = 16 << 10
 )
 
+// Idle calls. A large call would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
+var smallCalls, largeCalls sync.Pool
+
+// idleCall returns an idle call.
+func idleCall(large bool) *call {
+	if large {
+		if c, ok := largeCalls.Get().(*call); ok {
+			return c
+		}
+	}
+	if c, ok := smallCalls.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// keepIdle takes a call back.
+func keepIdle(c *call) {
+	switch {
+	case c.memory <= smallCall:
+		smallCalls.Put(c)
+	case c.memory <= largeCall:
+		largeCalls.Put(c)
+	}
+}
+
 // begin starts a call. large says that it may map many rows or large ones. The caller releases it.
 func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
 	e, c := in.engine, idleCall(large)
@@ -158,7 +186,7 @@ func (c *call) noCapacity() error {
 
 // release gives the memory back, unless it is so much that it should not stay.
 func (c *call) release() {
-	c.room.release(&c.reserve)
+	c.room.Release(&c.reserve)
 	for k := range c.data {
 		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
 	}
@@ -173,12 +201,12 @@ func (c *call) release() {
 // and a row is seldom larger than the body.
 func (c *call) reserveFor(ctx context.Context) error {
 	need := int64(max(c.memory, c.size+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
-	if need < c.reserve.held {
+	if need < c.reserve.Held() {
 		return nil
 	}
 	c.span.waits()
 	defer c.span.waitsNoMore()
-	return c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
+	return c.room.Grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
 }
 
 // rowsOf returns the memory for the next row of sink k.
@@ -362,15 +390,15 @@ func (c *call) handOver(ctx context.Context, end int) {
 	c.span.waits()
 	switch parked := int64(c.memory); {
 	case c.patient:
-		c.room.release(&c.reserve) // else calls that are not patient would wait for this one
+		c.room.Release(&c.reserve) // else calls that are not patient would wait for this one
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
-	case c.isRest() && c.room.park(parked):
-		c.room.release(&c.reserve)
+	case c.isRest() && c.room.Park(parked):
+		c.room.Release(&c.reserve)
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
-		c.room.parked.Add(-parked)
+		c.room.Unpark(parked)
 	default:
 		if p.ticket, p.err = c.buf.Append(ctx, c.now, rows...); p.err != nil {
-			c.room.noteRefused(p.err)
+			c.room.NoteRefused(p.err)
 		}
 	}
 	c.span.waitsNoMore()

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/mappers"
+	"github.com/forebay/forebay/internal/maproom"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/replay"
 	"github.com/forebay/forebay/shadow"
@@ -33,7 +34,7 @@ type Engine struct {
 	// observation is nil without a meter.
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
-	room           *mapRoom
+	room           *maproom.Room
 	tracing        *tracing // nil without a tracer
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
@@ -143,7 +144,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), erase: make(chan struct{}, 1), dir: dir, opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: newMapRoom(opts.Buffer), sources: newSourceMap(), tracing: traces,
+		room: maproom.New(opts.Buffer), sources: newSourceMap(), tracing: traces,
 		mappers: mappers.New(sharedMapping(opts)),
 	}
 	e.replays = replay.New(buf, opts.Archive)
