@@ -44,7 +44,7 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 		}
 		e.counts.Delete(id)
 		e.slots.Delete(id)
-		e.tracing.forget(id)
+		e.spans.Forget(id)
 	}
 	if _, defined := e.Source(sourceID); !defined {
 		e.dropped.Delete(sourceID)

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/maproom"
 	"github.com/forebay/forebay/internal/tracecontext"
@@ -39,7 +38,7 @@ type call struct {
 	room            *maproom.Room
 	reserve         maproom.Reserve
 	attempt         *attempt // nil for a call without a key
-	span            *callSpan
+	span            *callspans.Call
 	atomic, patient bool
 	limit, portion  int // most bytes of the next portion, and of the later portions
 	maxRow          int
@@ -157,11 +156,7 @@ func (c *call) inherit(ctx context.Context) {
 	if !c.src.redactor.NamesTrace() {
 		return
 	}
-	caller := trace.SpanContextFromContext(ctx)
-	if c.span != nil {
-		caller = c.span.caller
-	}
-	if caller.IsValid() {
+	if caller := c.span.Caller(ctx); caller.IsValid() {
 		c.header = tracecontext.Header(caller)
 	}
 }
@@ -204,8 +199,8 @@ func (c *call) reserveFor(ctx context.Context) error {
 	if need < c.reserve.Held() {
 		return nil
 	}
-	c.span.waits()
-	defer c.span.waitsNoMore()
+	c.span.Waits()
+	defer c.span.WaitsNoMore()
 	return c.room.Grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
 }
 
@@ -387,7 +382,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 		return
 	}
 	p := portion{end: end, aside: aside}
-	c.span.waits()
+	c.span.Waits()
 	switch parked := int64(c.memory); {
 	case c.patient:
 		c.room.Release(&c.reserve) // else calls that are not patient would wait for this one
@@ -401,10 +396,10 @@ func (c *call) handOver(ctx context.Context, end int) {
 			c.room.NoteRefused(p.err)
 		}
 	}
-	c.span.waitsNoMore()
+	c.span.WaitsNoMore()
 	if c.span != nil && p.err == nil {
 		for i := range rows {
-			c.span.took(rows[i].Sink.ID(), c.now)
+			c.span.Took(rows[i].Sink.ID(), c.now)
 		}
 	}
 	c.limit = c.portion

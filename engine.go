@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/mappers"
@@ -35,7 +36,7 @@ type Engine struct {
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
 	room           *maproom.Room
-	tracing        *tracing // nil without a tracer
+	spans          *callspans.Spans // nil without a tracer
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
 	sources *sourceMap
@@ -130,13 +131,10 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	var traces *tracing
-	if opts.Tracer != nil {
-		traces = &tracing{tracer: opts.Tracer}
-	}
+	spans := callspans.New(opts.Tracer)
 	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
 		Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
-		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, traces), Tuning: opts.Buffer,
+		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, spans), Tuning: opts.Buffer,
 	})
 	if err != nil {
 		return nil, err
@@ -144,7 +142,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), erase: make(chan struct{}, 1), dir: dir, opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: maproom.New(opts.Buffer), sources: newSourceMap(), tracing: traces,
+		room: maproom.New(opts.Buffer), sources: newSourceMap(), spans: spans,
 		mappers: mappers.New(sharedMapping(opts)),
 	}
 	e.replays = replay.New(buf, opts.Archive)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -24,7 +25,7 @@ import (
 type Intake struct {
 	engine  *Engine
 	patient bool // calls wait for room
-	span    *callSpan
+	span    *callspans.Call
 }
 
 // WaitForRoom returns the intake whose calls wait for room.
@@ -49,16 +50,16 @@ func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	var p Pending
 	ctx, in = in.traced(ctx, sourceID)
 	if err := in.submit(ctx, sourceID, rec, &p); err != nil {
-		in.span.endResults(nil, err)
+		in.endResults(nil, err)
 		return Result{}, err
 	}
 	if in.span == nil {
 		return p.wait(ctx)
 	}
-	end := in.span.commit()
+	end := in.span.Commit()
 	res, err := p.wait(ctx)
 	end(err)
-	in.span.endResults([]Result{res}, err)
+	in.endResults([]Result{res}, err)
 	return res, err
 }
 
@@ -82,7 +83,7 @@ func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 	ctx, in = in.traced(ctx, sourceID)
 	err = in.submit(ctx, sourceID, rec, &p)
 	if in.span != nil {
-		in.span.endResults([]Result{p.results[0]}, err)
+		in.endResults([]Result{p.results[0]}, err)
 	}
 	return p, err
 }
@@ -144,7 +145,7 @@ func (in Intake) IngestOnce(ctx context.Context, sourceID string, once Once, rec
 func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs []*mapping.Record) ([]Result, error) {
 	ctx, in = in.traced(ctx, sourceID)
 	results, err := in.ingestAll(ctx, sourceID, once, recs)
-	in.span.endResults(results, err)
+	in.endResults(results, err)
 	return results, err
 }
 
@@ -170,7 +171,7 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 	}
 	defer attempt.release()
 	portions := in.take(ctx, src, attempt, recs, results, nil)
-	end := in.span.commit()
+	end := in.span.Commit()
 	err = src.await(ctx, portions, results)
 	end(err)
 	if err != nil {
@@ -220,11 +221,11 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	ctx, in = in.traced(ctx, sourceID)
 	src, err := in.engine.open(ctx, sourceID)
 	if err != nil {
-		in.span.endBatch(BatchResult{}, nil, err)
+		in.endBatch(BatchResult{}, nil, err)
 		return BatchResult{}, err
 	}
 	res, err := in.ingestAtomic(ctx, src, b)
-	in.span.endBatch(res, src.forSignal(b.Signal), err)
+	in.endBatch(res, src.forSignal(b.Signal), err)
 	return res, err
 }
 
@@ -251,7 +252,7 @@ func (in Intake) ingestAtomic(ctx context.Context, src *source, b Batch) (BatchR
 	}
 	defer attempt.release()
 	portions, err := in.takeAtomic(ctx, src, attempt, b, &res)
-	end := in.span.commit()
+	end := in.span.Commit()
 	for i := range portions {
 		if err == nil && (src.wait || portions[i].aside) {
 			err = portions[i].ticket.Wait(ctx)

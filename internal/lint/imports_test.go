@@ -64,6 +64,7 @@ var rooms = map[string][]string{
 	"drivers/sqlite/bench":     {"./..."},
 	"internal/missing":         {"driver"},
 	"internal/mappers":         {"mapping"},
+	"internal/callspans":       {"buffer"},
 	"internal/maproom":         {"buffer"},
 	"internal/tablecall":       {"driver"},
 	"internal/importbench":     {"datatype", "driver"},
