@@ -135,11 +135,11 @@ func (e *Engine) observe() (metric.Registration, error) {
 	}
 	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		sinks, allRefused, allRejected := 0, int64(0), map[string]int64{}
-		for src := range e.sources.all() {
+		for src := range e.sources.All() {
 			sinks += len(src.sinks)
 		}
 		single := sinks <= cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
-		for src := range e.sources.all() {
+		for src := range e.sources.All() {
 			for _, s := range src.sinks {
 				at := sinkAttributes(s.handle.ID())
 				n := int64(0)

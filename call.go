@@ -448,7 +448,7 @@ func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
 	if e.closed.Load() {
 		return nil, ErrClosed
 	}
-	src := e.sources.get(sourceID)
+	src := e.sources.Get(sourceID)
 	switch {
 	case src == nil:
 		return nil, unknownSource(sourceID)

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/secrets"
 	"github.com/forebay/forebay/internal/tablecall"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/shadow"
@@ -91,12 +92,12 @@ func (d *Definition) Apply(ctx context.Context, opts ApplyOptions) ([]TableProbl
 	if err := e.admits(id); err != nil {
 		return nil, err
 	}
-	old := e.sources.get(id)
+	old := e.sources.Get(id)
 	next, err := e.link(ctx, d, kept)
 	if err != nil {
 		return nil, err
 	}
-	e.sources.put(id, next)
+	e.sources.Put(id, next)
 	endShadows(old, next)
 	return problems, e.endSinks(ctx, old, next)
 }
@@ -106,7 +107,7 @@ func (e *Engine) admits(sourceID string) error {
 	if e.closed.Load() {
 		return ErrClosed
 	}
-	if e.sources.get(sourceID) == nil && e.sources.len() >= e.opts.MaxSources {
+	if e.sources.Get(sourceID) == nil && e.sources.Len() >= e.opts.MaxSources {
 		return fmt.Errorf("define source %q: %w: Options.MaxSources is %d: remove a source, or raise it", sourceID, ErrTooManySources, e.opts.MaxSources)
 	}
 	return nil
@@ -116,7 +117,7 @@ func (e *Engine) admits(sourceID string) error {
 // source. The caller has e.define.
 func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSink) (*source, error) {
 	def := d.source
-	next := &source{def: def, compiled: d, secrets: newSecrets(def), redactor: d.redactor(), dropped: load[atomic.Int64](&e.dropped, def.ID)}
+	next := &source{def: def, compiled: d, secrets: secrets.New(def.Secret, def.OldSecret, def.OldSecretUntil), redactor: d.redactor(), dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range d.sinks {
 		c := &d.sinks[i]
 		if c.Disabled {
@@ -289,7 +290,7 @@ func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...Table)
 		_, ok := e.opts.TargetNamed(t.Target).(driver.Uncreator)
 		return !ok
 	})
-	for src := range e.sources.all() {
+	for src := range e.sources.All() {
 		for _, s := range src.def.Sinks {
 			uses := func(t Table) bool { return t.ID == s.Table.ID && t.Target == s.Table.Target }
 			if !s.Disabled && slices.ContainsFunc(tables, uses) {

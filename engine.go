@@ -17,10 +17,12 @@ import (
 	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/callspans"
+	"github.com/forebay/forebay/internal/cowmap"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/mappers"
 	"github.com/forebay/forebay/internal/maproom"
+	"github.com/forebay/forebay/internal/secrets"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/replay"
 	"github.com/forebay/forebay/shadow"
@@ -39,7 +41,7 @@ type Engine struct {
 	spans          *callspans.Spans // nil without a tracer
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
-	sources *sourceMap
+	sources *cowmap.Map[source]
 	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source for the records that no enabled
 	// sink took. Both outlive definitions.
 	counts, dropped sync.Map
@@ -67,7 +69,7 @@ type source struct {
 	def Source
 	// compiled keeps the mappers of all sinks alive, including disabled sinks, for the next definition.
 	compiled *Definition
-	secrets  secrets
+	secrets  secrets.Secrets
 	redactor *kept.Redactor // of records in quarantines and in the archive
 	sinks    []*sink        // the enabled ones, in the order of the definition
 	// wait is set when the acknowledgement of at least one sink means "on disk".
@@ -142,7 +144,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), erase: make(chan struct{}, 1), dir: dir, opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: maproom.New(opts.Buffer), sources: newSourceMap(), spans: spans,
+		room: maproom.New(opts.Buffer), sources: cowmap.New[source](), spans: spans,
 		mappers: mappers.New(sharedMapping(opts)),
 	}
 	e.replays = replay.New(buf, opts.Archive)
@@ -208,11 +210,11 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 		return err
 	}
 	defer func() { <-e.define }()
-	old := e.sources.get(sourceID)
+	old := e.sources.Get(sourceID)
 	if old == nil {
 		return unknownSource(sourceID)
 	}
-	e.sources.put(sourceID, nil)
+	e.sources.Put(sourceID, nil)
 	endShadows(old, nil)
 	problems := []error{e.endSinks(ctx, old, nil)}
 	for _, s := range old.sinks {
@@ -231,7 +233,7 @@ func (e *Engine) Buffer() *buffer.Buffer { return e.buf }
 
 // Source returns the definition of a source, or false when there is none. The caller must not modify its slices.
 func (e *Engine) Source(id string) (Source, bool) {
-	src := e.sources.get(id)
+	src := e.sources.Get(id)
 	if src == nil {
 		return Source{}, false
 	}
@@ -240,11 +242,43 @@ func (e *Engine) Source(id string) (Source, bool) {
 
 // Sources returns all definitions, sorted by id.
 func (e *Engine) Sources() []Source {
-	list := make([]Source, 0, e.sources.len())
-	for src := range e.sources.all() {
+	list := make([]Source, 0, e.sources.Len())
+	for src := range e.sources.All() {
 		list = append(list, src.def)
 	}
 	slices.SortFunc(list, func(a, b Source) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// noSource is compared with the secret of a request to an unknown source.
+var noSource = &source{}
+
+// SourceWithSecret returns the definition of a source if secret is its Secret, or its OldSecret before OldSecretUntil. No
+// secret fits a source without one.
+//
+// Its duration depends on the given secret alone, not on whether the source exists or which secrets it has.
+func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
+	src := e.sources.Get(id)
+	if src == nil {
+		src = noSource
+	}
+	got := secrets.DigestOf(secret)
+	if !src.secrets.Accept(&got) {
+		return Source{}, false
+	}
+	return src.def, true
+}
+
+// SourcesWithSecret returns the definitions of all sources that the secret fits, by the rule of SourceWithSecret, in no order.
+// All sources are compared, so that the duration does not tell which one fits.
+func (e *Engine) SourcesWithSecret(secret string) []Source {
+	got := secrets.DigestOf(secret)
+	var list []Source
+	for src := range e.sources.All() {
+		if src.secrets.Accept(&got) {
+			list = append(list, src.def)
+		}
+	}
 	return list
 }
 
@@ -252,7 +286,7 @@ func (e *Engine) Sources() []Source {
 // sinks of the source. It waits for the end of an outage, so give ctx a deadline. When ctx ends, or before that when an
 // operator must fix the cause of a failure, the error is or wraps a [*buffer.HeldError] that says which file waits and why.
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
-	src := e.sources.get(sourceID)
+	src := e.sources.Get(sourceID)
 	if src == nil {
 		return unknownSource(sourceID)
 	}

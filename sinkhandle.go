@@ -103,7 +103,7 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 		return nil, err
 	}
 	defer func() { <-e.define }()
-	src := e.sources.get(h.source)
+	src := e.sources.Get(h.source)
 	if src == nil {
 		return nil, unknownSource(h.source)
 	}

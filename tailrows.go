@@ -69,7 +69,7 @@ func (s *sink) mapped(pieces []buffer.TailRows) bool {
 
 // HasColumns reports whether [SinkHandle.AppendTail] accepts the columns of rows.
 func (h SinkHandle) HasColumns(pieces []buffer.TailRows) bool {
-	src := h.e.sources.get(h.source)
+	src := h.e.sources.Get(h.source)
 	if src == nil {
 		return false
 	}
