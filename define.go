@@ -2,18 +2,16 @@ package forebay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/secrets"
-	"github.com/forebay/forebay/internal/tablecall"
+	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/shadow"
 )
@@ -129,12 +127,12 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		cfg := bufferConfig(def.ID, c)
 		cfg.Refused = refused
-		renames := e.renames(id, c.Table)
+		before, _, _ := e.tables.Last(id, cfg.Table)
 		handle, err := e.buf.Define(ctx, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("define sink %q: %w", id, err)
 		}
-		if len(renames) > 0 {
+		if renames := tables.Renames(before, c.Table.Columns); len(renames) > 0 {
 			e.log.Info("renamed column added as a new one", "sink", id, "table", c.Table.ID, "columns", renames, "next", "copy its values in the table if you need them")
 		}
 		next.add(&sink{
@@ -174,59 +172,20 @@ func (src *source) add(s *sink) {
 	src.wait = src.wait || status == Stored
 }
 
-// renames describes the columns of a table with Extend that differ from accepted ones in their name alone. Nothing else follows from
-// it. Values are never moved from one column to another.
-func (e *Engine) renames(id string, t Table) (renames []string) {
-	var before mapping.Columns
-	if table, _ := e.buf.TableOf(id); table.ID != t.ID || table.Target != t.Target || !t.Extend || json.Unmarshal(e.buf.Mapping(id), &before) != nil {
-		return nil
-	}
-	has := func(columns mapping.Columns, name string) bool {
-		return slices.ContainsFunc(columns, func(c mapping.Column) bool { return strings.EqualFold(c.Name, name) })
-	}
-	unnamed := func(c mapping.Column) string {
-		c.Name = ""
-		text, _ := json.Marshal(c) // columns that were compiled have a JSON form
-		return string(text)
-	}
-	for _, c := range t.Columns {
-		for _, old := range before {
-			if !has(before, c.Name) && !has(t.Columns, old.Name) && unnamed(c) == unnamed(old) {
-				renames = append(renames, old.Name+" → "+c.Name)
-			}
-		}
-	}
-	return renames
-}
-
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 	cfg := buffer.SinkConfig{
 		ID:       bufferID(sourceID, c.ID),
 		Table:    c.Table.of(c.mapper),
-		Mapping:  mappingText(c.Table),
 		Encoding: c.settings.encoding,
 		Upload:   c.settings.upload,
 		Import:   c.settings.imports,
 		AckLocal: c.AckLocal,
 	}
-	cfg.Label = c.name().Label()
+	cfg.Mapping, cfg.Label = tables.Mapping(cfg.Table, c.Table.Columns), c.name().Label()
 	if c.OnReject == Quarantine {
 		cfg.Quarantine = &c.Quarantine
 	}
 	return cfg
-}
-
-// mappingText is the form in which the buffer keeps the columns of a table with Extend, so that they stay in use after a
-// restart whose definition is refused.
-func mappingText(t Table) []byte {
-	if !t.Extend {
-		return nil
-	}
-	text, err := json.Marshal(t.Columns)
-	if err != nil {
-		return nil // columns that were compiled have a JSON form
-	}
-	return text
 }
 
 // keptSink is a sink that continues with the columns that were accepted last.
@@ -236,22 +195,43 @@ type keptSink struct {
 }
 
 // lastAccepted returns a sink with the columns that were accepted last, or false if there are none for this table.
-func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bool) {
-	id := bufferID(sourceID, c.ID)
-	table, known := e.buf.TableOf(id)
-	if !known || !c.Table.Extend || !table.Extend || table.ID != c.Table.ID || table.Target != c.Table.Target {
+func (e *Engine) lastAccepted(id string, c compiledSink) (compiledSink, bool) {
+	columns, made, ok := e.tables.Last(id, c.Table.of(c.mapper))
+	if !ok {
 		return c, false
 	}
-	var columns mapping.Columns
-	if err := json.Unmarshal(e.buf.Mapping(id), &columns); err != nil {
-		return c, false
-	}
-	mapper, err := e.mappers.Get(id, table.Target, columns)
-	if err != nil || !slices.Equal(mapper.Columns(), table.Columns) {
+	mapper, err := e.mappers.Get(id, c.Table.Target, columns)
+	if err != nil || !slices.Equal(mapper.Columns(), made) {
 		return c, false
 	}
 	c.mapper, c.Table.Columns = mapper, columns
 	return c, true
+}
+
+// ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the definition, and the sinks that
+// continue with the columns accepted last.
+func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, map[string]keptSink, error) {
+	var sinks []tables.Sink
+	last := map[string]compiledSink{}
+	for i := range d.sinks {
+		c := &d.sinks[i]
+		if c.Disabled {
+			continue
+		}
+		cfg := bufferConfig(d.source.ID, c)
+		sinks = append(sinks, tables.Sink{ID: c.ID, Config: cfg, Keeps: func() (ok bool) {
+			last[c.ID], ok = e.lastAccepted(cfg.ID, *c)
+			return ok
+		}})
+	}
+	problems, err := e.tables.Ensure(ctx, d.source.ID, sinks, tables.Options{Refuse: opts.Refuse, Creation: opts.Creation})
+	kept := map[string]keptSink{}
+	for _, p := range problems {
+		if p.Kept {
+			kept[p.Sink] = keptSink{last[p.Sink], p.Err}
+		}
+	}
+	return problems, kept, err
 }
 
 // Problems returns the problems that the engine knows without asking the target. They are changes that a table with Extend cannot
@@ -266,19 +246,11 @@ func (d *Definition) Problems() []TableProblem {
 		if !c.Table.Extend {
 			continue
 		}
-		if err := d.engine.accepts(bufferConfig(d.source.ID, c)); err != nil {
+		if err := d.engine.tables.Accepts(bufferConfig(d.source.ID, c)); err != nil {
 			problems = append(problems, TableProblem{Source: d.source.ID, Sink: c.ID, Table: c.Table.ID, Err: err})
 		}
 	}
 	return problems
-}
-
-// accepts is [Definition.Problems] for a sink with Table.Extend.
-func (e *Engine) accepts(cfg buffer.SinkConfig) error {
-	if _, ok := e.opts.TargetNamed(cfg.Table.Target).(driver.Extender); !ok {
-		return driver.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
-	}
-	return e.buf.Accepts(cfg)
 }
 
 // Uncreate removes tables that [Definition.Apply] has created with this mark and whose definition was not kept. Of the tables only ID and Target count. A table
@@ -286,28 +258,18 @@ func (e *Engine) accepts(cfg buffer.SinkConfig) error {
 // that the target could not check. It may be repeated. The caller makes sure that no definition begins to use the tables meanwhile and that no rows
 // wait for them.
 func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...Table) error {
-	tables = slices.DeleteFunc(slices.Clone(tables), func(t Table) bool {
-		_, ok := e.opts.TargetNamed(t.Target).(driver.Uncreator)
-		return !ok
-	})
-	for src := range e.sources.All() {
-		for _, s := range src.def.Sinks {
-			uses := func(t Table) bool { return t.ID == s.Table.ID && t.Target == s.Table.Target }
-			if !s.Disabled && slices.ContainsFunc(tables, uses) {
-				return fmt.Errorf("remove table %q: sink %q uses it", s.Table.ID, bufferID(src.def.ID, s.ID))
+	list := make([]driver.Table, len(tables))
+	for i, t := range tables {
+		list[i] = driver.Table{ID: t.ID, Target: t.Target}
+	}
+	return e.tables.Uncreate(ctx, creation, list, func(t driver.Table) (sinkID string, used bool) {
+		for src := range e.sources.All() {
+			for _, s := range src.def.Sinks {
+				if !s.Disabled && t.ID == s.Table.ID && t.Target == s.Table.Target {
+					return bufferID(src.def.ID, s.ID), true
+				}
 			}
 		}
-	}
-	problems := make([]error, len(tables))
-	tablecall.All(ctx, len(tables), func(ctx context.Context, i int) error {
-		t := tables[i]
-		return e.buf.Alone(ctx, driver.Table{ID: t.ID, Target: t.Target}, func(ctx context.Context) error {
-			return e.opts.TargetNamed(t.Target).(driver.Uncreator).Uncreate(ctx, t.ID, creation)
-		})
-	}, func(i int, err error) {
-		if err != nil {
-			problems[i] = fmt.Errorf("remove table %q: %w", tables[i].ID, err)
-		}
+		return "", false
 	})
-	return errors.Join(problems...)
 }

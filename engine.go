@@ -23,6 +23,7 @@ import (
 	"github.com/forebay/forebay/internal/mappers"
 	"github.com/forebay/forebay/internal/maproom"
 	"github.com/forebay/forebay/internal/secrets"
+	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/replay"
 	"github.com/forebay/forebay/shadow"
@@ -54,6 +55,7 @@ type Engine struct {
 	define  chan struct{}
 	closed  atomic.Bool
 	mappers *mappers.Cache
+	tables  tables.Tables
 	shadows shadow.Group
 	replays *replay.Replays
 	// erase is a lock with room for one, the call of Erase that runs. erasing counts the calls that change something.
@@ -145,7 +147,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 		define: make(chan struct{}, 1), erase: make(chan struct{}, 1), dir: dir, opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
 		room: maproom.New(opts.Buffer), sources: cowmap.New[source](), spans: spans,
-		mappers: mappers.New(sharedMapping(opts)),
+		mappers: mappers.New(sharedMapping(opts)), tables: tables.Tables{Buffer: buf, Target: opts.TargetNamed, Log: opts.Logger},
 	}
 	e.replays = replay.New(buf, opts.Archive)
 	if e.observation, err = e.observe(); err != nil {

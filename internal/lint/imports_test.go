@@ -66,7 +66,7 @@ var rooms = map[string][]string{
 	"internal/mappers":         {"mapping"},
 	"internal/callspans":       {"buffer"},
 	"internal/maproom":         {"buffer"},
-	"internal/tablecall":       {"driver"},
+	"internal/tables":          {"datatype", "mapping", "driver", "buffer"},
 	"internal/importbench":     {"datatype", "driver"},
 	"internal/pipebench":       {"./..."},
 	"internal/clienttest":      {"./..."},
