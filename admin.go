@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/rejections"
 )
 
 // Ready returns nil when the engine can accept records, a [*buffer.FailedError] while the local level is reopened after a
@@ -123,49 +123,16 @@ func (e *Engine) observe() (metric.Registration, error) {
 	if e.opts.Meter == nil {
 		return nil, nil
 	}
-	rejected, err := e.opts.Meter.Int64ObservableCounter("forebay.records.rejected", metric.WithUnit("{record}"),
-		metric.WithDescription("Records that a sink did not store, by reason."))
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	refused, err := e.opts.Meter.Int64ObservableGauge("forebay.sinks.refused", metric.WithUnit("{sink}"),
-		metric.WithDescription("1 while a sink keeps its previous columns because its table cannot be changed to fit the definition."))
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		sinks, allRefused, allRejected := 0, int64(0), map[string]int64{}
-		for src := range e.sources.All() {
-			sinks += len(src.sinks)
-		}
-		single := sinks <= cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
-		for src := range e.sources.All() {
-			for _, s := range src.sinks {
-				at := sinkAttributes(s.handle.ID())
-				n := int64(0)
-				if s.refused {
-					n = 1
-				}
-				allRefused += n
-				if single {
-					to.ObserveInt64(refused, n, metric.WithAttributes(at...))
-				}
-				for reason, n := range s.count.byName() {
-					allRejected[reason] += n
-					if single {
-						with := append(slices.Clip(at), attribute.String("reason", reason))
-						to.ObserveInt64(rejected, n, metric.WithAttributes(with...))
+	most := cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
+	return rejections.Observe(e.opts.Meter, most, sinkAttributes, func() iter.Seq[rejections.Sink] {
+		return func(yield func(rejections.Sink) bool) {
+			for src := range e.sources.All() {
+				for _, s := range src.sinks {
+					if !yield(rejections.Sink{ID: s.handle.ID(), Refused: s.refused, Count: s.count}) {
+						return
 					}
 				}
 			}
 		}
-		if single {
-			return nil
-		}
-		to.ObserveInt64(refused, allRefused)
-		for reason, n := range allRejected {
-			to.ObserveInt64(rejected, n, metric.WithAttributes(attribute.String("reason", reason)))
-		}
-		return nil
-	}, rejected, refused)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/ids"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/missing"
+	"github.com/forebay/forebay/internal/rejections"
 	"github.com/forebay/forebay/shadow"
 )
 
@@ -88,7 +89,7 @@ func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 		return nil, fmt.Errorf("define the archive of source %q: %w", def.ID, err)
 	}
 	return &sink{
-		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections](&e.counts, id),
+		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections.Counter](&e.counts, id),
 		shadow: load[shadow.Slot](&e.slots, id), archive: true,
 	}, nil
 }

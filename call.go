@@ -246,7 +246,7 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 		case err == nil:
 			status, err = c.mapRow(ctx, k, rec)
 		case !c.atomic:
-			s.count.failed.Add(1)
+			s.count.Fail(1)
 		}
 		if err != nil {
 			out = c.src.own(out)
@@ -282,7 +282,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	}
 	s.shadow.Offer(rec)
 	if err != nil {
-		s.count.rejected(err)
+		s.count.Reject(err)
 		if s.reject != nil {
 			s.reject(err)
 		}
@@ -493,7 +493,7 @@ func (src *source) fail(results []Result, begin, end int, err error) {
 		}
 		results[i].Sinks = src.own(results[i].Sinks)
 		results[i].Sinks[k].Status, results[i].Sinks[k].Err = status, err
-		src.sinks[k].count.failed.Add(1)
+		src.sinks[k].count.Fail(1)
 	}
 }
 
@@ -508,19 +508,6 @@ func (src *source) own(out []SinkResult) []SinkResult {
 // countFailed counts records that were not stored at any sink.
 func (src *source) countFailed(records int) {
 	for _, s := range src.sinks {
-		s.count.failed.Add(int64(records))
+		s.count.Fail(records)
 	}
-}
-
-// rejected counts a rejection by its reason, as kept.ReasonOf does.
-func (r *rejections) rejected(err error) {
-	if _, ok := errors.AsType[*RowTooLargeError](err); ok {
-		r.tooLarge.Add(1)
-		return
-	}
-	reason := mapping.Reason(0)
-	if m, ok := errors.AsType[*mapping.Error](err); ok && int(m.Reason) < len(r.byReason) {
-		reason = m.Reason
-	}
-	r.byReason[reason].Add(1)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/rejections"
 	"github.com/forebay/forebay/internal/secrets"
 	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
@@ -136,7 +137,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 			e.log.Info("renamed column added as a new one", "sink", id, "table", c.Table.ID, "columns", renames, "next", "copy its values in the table if you need them")
 		}
 		next.add(&sink{
-			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
+			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections.Counter](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
 			refused: refused != "", keeps: c.OnReject == Quarantine, name: c.name(),
 			columns: c.Table.Columns, target: c.Table.Target, shadow: load[shadow.Slot](&e.slots, id),
 		})

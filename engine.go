@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/mappers"
 	"github.com/forebay/forebay/internal/maproom"
+	"github.com/forebay/forebay/internal/rejections"
 	"github.com/forebay/forebay/internal/secrets"
 	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
@@ -43,7 +44,7 @@ type Engine struct {
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
 	sources *cowmap.Map[source]
-	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source for the records that no enabled
+	// counts has *rejections.Counter by name of the sink in the buffer, dropped *atomic.Int64 by source for the records that no enabled
 	// sink took. Both outlive definitions.
 	counts, dropped sync.Map
 	// Lock order: defining before define. Ingest takes neither.
@@ -89,7 +90,7 @@ type sink struct {
 	mapper *mapping.Mapper
 	handle *buffer.SinkHandle
 	sync   SyncMode
-	count  *rejections
+	count  *rejections.Counter
 	reject func(error) // of [Options.Hooks], or nil if there is none
 	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
 	refused bool
@@ -102,13 +103,6 @@ type sink struct {
 	shadow  *shadow.Slot
 	// archive is set for the sink that keeps raw records. It has no mapper.
 	archive bool
-}
-
-// rejections counts the records that a sink did not take since Open, by reason. It outlives definitions.
-type rejections struct {
-	byReason [kept.Reasons]atomic.Int64
-	tooLarge atomic.Int64
-	failed   atomic.Int64
 }
 
 // sink returns the enabled sink with an id, or nil if there is none. The archive is no such sink.

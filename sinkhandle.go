@@ -200,7 +200,7 @@ func (h replayHost) Sink(ctx context.Context) (replay.Sink, error) {
 	}
 	def := src.def.Sinks[slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })]
 	out := replay.Sink{
-		Handle: s.handle, Mapper: s.mapper, MaxRowBytes: h.e.opts.MaxRowBytes, Rejected: s.count.rejected,
+		Handle: s.handle, Mapper: s.mapper, MaxRowBytes: h.e.opts.MaxRowBytes, Rejected: s.count.Reject,
 		Takes: func(signal string) bool { return def.takes(Signal(signal)) },
 	}
 	if s.keeps {

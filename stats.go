@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/kept"
-	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/internal/rejections"
 )
 
 // Stats are the counters of an engine.
@@ -72,7 +71,7 @@ func (e *Engine) Stats() Stats {
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}
-		out.Rejected = load[rejections](&e.counts, s.ID).byName()
+		out.Rejected = load[rejections.Counter](&e.counts, s.ID).ByName()
 		st.Sinks = append(st.Sinks, out)
 	}
 	st.Dropped = make(map[string]int64)
@@ -84,19 +83,4 @@ func (e *Engine) Stats() Stats {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Sink, b.Sink))
 	})
 	return st
-}
-
-func (r *rejections) byName() map[string]int64 {
-	m := make(map[string]int64)
-	put := func(name string, n int64) {
-		if n > 0 {
-			m[name] += n
-		}
-	}
-	for i := range r.byReason {
-		put(mapping.Reason(i).String(), r.byReason[i].Load())
-	}
-	put(kept.TooLarge, r.tooLarge.Load())
-	put("failed", r.failed.Load())
-	return m
 }
