@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/maproom"
+	"github.com/forebay/forebay/internal/receipt"
 	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 )
@@ -37,7 +38,7 @@ type call struct {
 	buf             *buffer.Buffer
 	room            *maproom.Room
 	reserve         maproom.Reserve
-	attempt         *attempt // nil for a call without a key
+	attempt         *receipt.Attempt // nil for a call without a key
 	span            *callspans.Call
 	atomic, patient bool
 	limit, portion  int // most bytes of the next portion, and of the later portions
@@ -130,7 +131,7 @@ func keepIdle(c *call) {
 }
 
 // begin starts a call. large says that it may map many rows or large ones. The caller releases it.
-func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
+func (in Intake) begin(src *source, attempt *receipt.Attempt, atomic, large bool) *call {
 	e, c := in.engine, idleCall(large)
 	c.room = e.room
 	c.src, c.buf, c.attempt, c.span, c.atomic, c.patient = src, e.buf, attempt, in.span, atomic, in.patient
@@ -172,7 +173,7 @@ func (c *call) checkCapacity(s *sink) error {
 // noCapacity is the error of a sink that can take nothing and, as far as receipts tell, needs something.
 func (c *call) noCapacity() error {
 	for k, full := range c.full[:len(c.src.sinks)] {
-		if full != nil && !c.attempt.knows(k) {
+		if full != nil && !c.attempt.Knows(k) {
 			return full
 		}
 	}
@@ -237,9 +238,9 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 			err = c.err
 		}
 		switch {
-		case c.attempt.has(k, c.records):
+		case c.attempt.Has(k, c.records):
 			out = c.src.own(out)
-			if out[k].Replayed = true; c.attempt.hasAside(k, c.records) {
+			if out[k].Replayed = true; c.attempt.HasAside(k, c.records) {
 				out[k].Status = Quarantined
 			}
 			continue
@@ -294,7 +295,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	c.data[k] = data
 	c.n[k]++
 	c.size += size
-	c.attempt.take(k, c.records)
+	c.attempt.Take(k, c.records)
 	c.bound(ctx, k)
 	return 0, nil
 }
@@ -317,7 +318,7 @@ func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause e
 	c.rejects[k] = append(c.rejects[k], reject)
 	c.aside[k] += size
 	c.size += size
-	c.attempt.takeAside(k, c.records)
+	c.attempt.TakeAside(k, c.records)
 	c.bound(ctx, k)
 	return Quarantined, cause
 }
@@ -373,9 +374,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 		if m := c.marks[k]; m.rows > 0 || m.rejects > 0 {
 			rows = append(rows, buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows, Rejects: c.rejects[k][:m.rejects]})
 			aside = aside || m.rejects > 0
-			if c.attempt != nil {
-				c.attempt.addReceipt(&rows[len(rows)-1], k, (end+len(sinks)-1)/len(sinks))
-			}
+			c.attempt.AddTo(&rows[len(rows)-1], k, (end+len(sinks)-1)/len(sinks))
 		}
 	}
 	if len(rows) == 0 || c.atomic && c.err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/callspans"
+	"github.com/forebay/forebay/internal/receipt"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -169,7 +170,7 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 	if err != nil {
 		return nil, err
 	}
-	defer attempt.release()
+	defer attempt.Release()
 	portions := in.take(ctx, src, attempt, recs, results, nil)
 	end := in.span.Commit()
 	err = src.await(ctx, portions, results)
@@ -183,7 +184,7 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 // take maps the records, hands their rows to the buffer and appends the portions to list. The memory of the call is free
 // again before the caller waits for the disk, so with many callers only as much is in use as fits into the caches.
 func (in Intake) take(
-	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
+	ctx context.Context, src *source, attempt *receipt.Attempt, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
 	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > largeRow)
 	defer c.release()
@@ -250,7 +251,7 @@ func (in Intake) ingestAtomic(ctx context.Context, src *source, b Batch) (BatchR
 	if err != nil {
 		return BatchResult{}, err
 	}
-	defer attempt.release()
+	defer attempt.Release()
 	portions, err := in.takeAtomic(ctx, src, attempt, b, &res)
 	end := in.span.Commit()
 	for i := range portions {
@@ -280,7 +281,7 @@ func outcomeOf(err error, portions []portion) error {
 }
 
 // takeAtomic is take for a batch that ends with its first error. The records after it are counted and not mapped.
-func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
+func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *receipt.Attempt, b Batch, res *BatchResult) ([]portion, error) {
 	c := in.begin(src, attempt, true, true)
 	defer c.release()
 	c.signal = b.Signal

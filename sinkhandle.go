@@ -78,6 +78,12 @@ func (h SinkHandle) DiscardUpTo(ctx context.Context, fileID string, rows int64) 
 	return h.known(h.e.buf.DiscardUpTo(ctx, h.id(), fileID, rows))
 }
 
+// Slices returns the slices of a sink that still exist, oldest first. See [buffer.Buffer.Slices]. [buffer.Buffer.ReadSlice] reads one of them. The
+// sink need no longer be defined.
+func (h SinkHandle) Slices() []buffer.SliceStats {
+	return h.e.buf.Slices(h.id())
+}
+
 // Shadow maps the records of a sink with a changed mapping too, and reports the differences. The sink must be
 // defined and enabled, and changed must have its id. Of changed only the mapping is tried, with the limits of the target that its
 // Table.Target names. Its settings and its AllowedSignals do not count, and the target is not asked about its table. Nothing is stored, and

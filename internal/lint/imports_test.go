@@ -66,6 +66,7 @@ var rooms = map[string][]string{
 	"internal/mappers":         {"mapping"},
 	"internal/callspans":       {"buffer"},
 	"internal/maproom":         {"buffer"},
+	"internal/receipt":         {"buffer"},
 	"internal/rejections":      {"mapping"},
 	"internal/tables":          {"datatype", "mapping", "driver", "buffer"},
 	"internal/importbench":     {"datatype", "driver"},
