@@ -2,8 +2,11 @@ package forebay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/kept"
@@ -84,6 +87,49 @@ func (h SinkHandle) Slices() []buffer.SliceStats {
 	return h.e.buf.Slices(h.id())
 }
 
+// The types of [SinkHandle.Shadow] are declared in package shadow.
+type (
+	// Shadow maps the records of a sink with a changed mapping too, and compares the rows.
+	Shadow = shadow.Shadow
+	// ShadowOptions bound a shadow. The zero value works.
+	ShadowOptions = shadow.Options
+	// ShadowReport is the result of a shadow.
+	ShadowReport = shadow.Report
+	// ShadowColumn is one column of a report.
+	ShadowColumn = shadow.Column
+	// ShadowExample is a record with different cells in one column.
+	ShadowExample = shadow.Example
+	// ShadowCell is the cell of one record.
+	ShadowCell = shadow.Cell
+	// ShadowRejection is a kind of rejection by one mapping.
+	ShadowRejection = shadow.Rejection
+	// ShadowEnd says why a shadow has ended.
+	ShadowEnd = shadow.End
+)
+
+// The ends of a shadow.
+const (
+	// ShadowRuns means that the shadow has not ended.
+	ShadowRuns = shadow.Runs
+	// ShadowTime: ShadowOptions.For has passed.
+	ShadowTime = shadow.Time
+	// ShadowRecords: ShadowOptions.Records were compared.
+	ShadowRecords = shadow.Records
+	// ShadowClosed: [Shadow.Close] or [Engine.Close] was called.
+	ShadowClosed = shadow.Closed
+	// ShadowRedefined means that the sink got other columns, or it was disabled or removed.
+	ShadowRedefined = shadow.Redefined
+	// ShadowFailed means that a mapping panicked.
+	ShadowFailed = shadow.Failed
+)
+
+var (
+	// ErrShadowed is returned by [SinkHandle.Shadow] for a sink that has a shadow already.
+	ErrShadowed = shadow.ErrShadowed
+	// ErrTooManyShadows is returned by [SinkHandle.Shadow] while the engine has 8 shadows.
+	ErrTooManyShadows = shadow.ErrTooManyShadows
+)
+
 // Shadow maps the records of a sink with a changed mapping too, and reports the differences. The sink must be
 // defined and enabled, and changed must have its id. Of changed only the mapping is tried, with the limits of the target that its
 // Table.Target names. Its settings and its AllowedSignals do not count, and the target is not asked about its table. Nothing is stored, and
@@ -152,6 +198,25 @@ func endShadows(old, next *source) {
 		o.shadow.Redefine(mapper)
 	}
 }
+
+// The types of [SinkHandle.Replay] are declared in package replay.
+type (
+	// ReplayOptions say what [SinkHandle.Replay] reads, and how fast.
+	ReplayOptions = replay.Options
+	// ReplayProgress is how far a run has come.
+	ReplayProgress = replay.Progress
+)
+
+var (
+	// ErrNoArchive is returned by [SinkHandle.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
+	ErrNoArchive = replay.ErrNoArchive
+	// ErrReplayRuns is returned by [SinkHandle.Replay] for a run that is in progress in this process.
+	ErrReplayRuns = replay.ErrRuns
+	// ErrOtherReplay is returned by [SinkHandle.Replay] for a run that has begun with another archive or time range. Nothing was stored.
+	ErrOtherReplay = replay.ErrOther
+	// ErrUnknownArchive is returned by [SinkHandle.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
+	ErrUnknownArchive = replay.ErrUnknownArchive
+)
 
 // Replay maps the raw records of an archive with the current definition of a sink and stores the rows, in the order of the archive, by hour of
 // arrival, and within an hour by import. Other sinks are not touched. It returns when all records in the time range that have arrived before the
@@ -231,6 +296,26 @@ func (h replayHost) FlushArchive(ctx context.Context, source string) error {
 // Known implements [replay.Host].
 func (h replayHost) Known(err error) error { return h.known(err) }
 
+// The types of [SinkHandle.Quarantine] are declared in package quarantine.
+type (
+	// SinkQuarantine is the quarantine of one sink.
+	SinkQuarantine = quarantine.Quarantine
+	// QuarantineNote says who edits or discards records of a quarantine, and why.
+	QuarantineNote = quarantine.Note
+	// RejectedRecord is a record in the quarantine of a sink, without its content.
+	RejectedRecord = quarantine.RejectedRecord
+	// RejectedContent is a record in the quarantine with its content.
+	RejectedContent = quarantine.Content
+	// RejectedFilter selects records. A zero field selects all.
+	RejectedFilter = quarantine.Filter
+	// RejectedPage is a part of a quarantine. See [SinkQuarantine.Page].
+	RejectedPage = quarantine.Page
+	// ReplayResult counts what became of the records of a replay.
+	ReplayResult = quarantine.ReplayResult
+	// EditError is the error of an edit that does not fit a row that the target has refused.
+	EditError = quarantine.EditError
+)
+
 // Quarantine returns the quarantine of a sink. Its records stay when the sink is defined without a quarantine, or removed.
 func (h SinkHandle) Quarantine() SinkQuarantine {
 	return quarantine.New(h.e.buf, quarantineHost{h}, h.e.log, h.source, h.sink)
@@ -252,3 +337,74 @@ func (h quarantineHost) Sink(ctx context.Context) (quarantine.Sink, error) {
 
 // Known implements [quarantine.Host].
 func (h quarantineHost) Known(err error) error { return h.known(err) }
+
+// ErrOtherColumns is returned by [SinkHandle.AppendTail] for rows that were mapped with other columns than the sink has. None of them was stored.
+var ErrOtherColumns = errors.New("the rows have other columns than the sink")
+
+const tailPosition = "tail:"
+
+// AppendTail stores rows that another engine has mapped, and that are lost with it, as new rows of a sink. The pieces come from
+// [buffer.Inspection.Tail], of that sink, in their order. It returns when they are acknowledged. Each piece is stored once under a name of up to 50
+// bytes, however often the call is repeated with the same pieces, even after a crash, because the engine keeps under the name how many it has, until
+// [SinkHandle.EndTail]. stored are the rows of this call.
+//
+// The upload, the quarantine and the counters of the sink treat them like any rows. Errors in addition to the errors of the buffer:
+// [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], [ErrOtherColumns], [ErrClosed].
+func (h SinkHandle) AppendTail(ctx context.Context, name string, pieces []buffer.TailRows) (stored int64, err error) {
+	_, s, err := h.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !s.mapped(pieces) {
+		return 0, fmt.Errorf("%w %q of source %q", ErrOtherColumns, h.sink, h.source)
+	}
+	id := h.id()
+	value, err := h.e.buf.Position(ctx, id, tailPosition+name)
+	switch {
+	case err != nil:
+		return 0, h.known(err)
+	case value == nil:
+		if err := h.e.buf.SetPosition(ctx, id, buffer.Position{Name: tailPosition + name, Value: []byte("0")}); err != nil {
+			return 0, h.known(err)
+		}
+		value = []byte("0")
+	}
+	have, err := strconv.Atoi(string(value))
+	if err != nil {
+		return 0, fmt.Errorf("how much of %q is stored cannot be read: %w", name, err)
+	}
+	for n := have; n < len(pieces); n++ {
+		ticket, err := h.e.buf.AppendWhenRoom(ctx, time.Now(), buffer.Rows{
+			Sink: s.handle, Data: pieces[n].Data, Count: pieces[n].Count,
+			Position: &buffer.Position{Name: tailPosition + name, Value: strconv.AppendInt(nil, int64(n)+1, 10)},
+		})
+		if err != nil {
+			return stored, err
+		}
+		if err := ticket.Wait(ctx); err != nil {
+			return stored, err
+		}
+		stored += int64(pieces[n].Count)
+	}
+	return stored, nil
+}
+
+// mapped reports whether rows have the columns of the sink.
+func (s *sink) mapped(pieces []buffer.TailRows) bool {
+	return !slices.ContainsFunc(pieces, func(p buffer.TailRows) bool { return !slices.Equal(p.Columns, s.mapper.Columns()) })
+}
+
+// HasColumns reports whether [SinkHandle.AppendTail] accepts the columns of rows.
+func (h SinkHandle) HasColumns(pieces []buffer.TailRows) bool {
+	src := h.e.sources.Get(h.source)
+	if src == nil {
+		return false
+	}
+	s := src.sink(h.sink)
+	return s != nil && s.mapped(pieces)
+}
+
+// EndTail forgets how much [SinkHandle.AppendTail] has stored under a name. A later call of that would store everything again.
+func (h SinkHandle) EndTail(ctx context.Context, name string) error {
+	return h.known(h.e.buf.SetPosition(ctx, h.id(), buffer.Position{Name: tailPosition + name}))
+}
