@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callrows"
 	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/receipt"
 	"github.com/forebay/forebay/mapping"
@@ -186,7 +187,7 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 func (in Intake) take(
 	ctx context.Context, src *source, attempt *receipt.Attempt, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
-	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > largeRow)
+	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > callrows.Large)
 	defer c.release()
 	c.inherit(ctx)
 	for i, rec := range recs {

@@ -64,6 +64,7 @@ var rooms = map[string][]string{
 	"drivers/sqlite/bench":     {"./..."},
 	"internal/missing":         {"driver"},
 	"internal/mappers":         {"mapping"},
+	"internal/callrows":        {"buffer"},
 	"internal/callspans":       {"buffer"},
 	"internal/maproom":         {"buffer"},
 	"internal/receipt":         {"buffer"},
