@@ -69,6 +69,7 @@ var rooms = map[string][]string{
 	"internal/maproom":         {"buffer"},
 	"internal/receipt":         {"buffer"},
 	"internal/rejections":      {"mapping"},
+	"internal/tailrows":        {"buffer"},
 	"internal/tables":          {"datatype", "mapping", "driver", "buffer"},
 	"internal/importbench":     {"datatype", "driver"},
 	"internal/pipebench":       {"./..."},
