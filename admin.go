@@ -1,20 +1,12 @@
 package forebay
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"path/filepath"
-	"strings"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/localdisk"
-	"github.com/forebay/forebay/internal/rejections"
 )
 
 // Ready returns nil when the engine can accept records, a [*buffer.FailedError] while the local level is reopened after a
@@ -38,8 +30,8 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 	}
 	defer func() { <-e.define }()
 	for _, sinkID := range sinkIDs {
-		id := bufferID(sourceID, sinkID)
-		if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
+		id, h := bufferID(sourceID, sinkID), e.Sink(sourceID, sinkID)
+		if err := h.known(e.buf.Forget(ctx, id)); err != nil {
 			return err
 		}
 		e.counts.Delete(id)
@@ -58,42 +50,45 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 // [buffer.Buffer.Checkpoint] for its contents. Open accepts the copy. It contains no staging and no tables, even if they
 // are folders of the data directory, so open it with the Staging and Target of the original.
 func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
-	if err := localdisk.Named(dir); err != nil {
-		return fmt.Errorf("forebay: checkpoint: %w", err)
+	local, err := localOf("checkpoint", dir)
+	if err != nil {
+		return err
 	}
-	return e.buf.Checkpoint(ctx, filepath.Join(dir, localFolder))
+	return e.buf.Checkpoint(ctx, local)
 }
 
 // Snapshot writes a copy of the data directory into a new folder, for [Restore], and returns which batches of Options.Changelog are
 // in it. See [buffer.Buffer.Snapshot].
 func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, error) {
-	if err := localdisk.Named(dir); err != nil {
-		return buffer.LogPosition{}, fmt.Errorf("forebay: snapshot: %w", err)
+	local, err := localOf("snapshot", dir)
+	if err != nil {
+		return buffer.LogPosition{}, err
 	}
-	return e.buf.Snapshot(ctx, filepath.Join(dir, localFolder))
+	return e.buf.Snapshot(ctx, local)
 }
 
 // Restore rebuilds the data directory of another machine in dir from a folder of [Engine.Snapshot] or [Engine.Checkpoint], or none
 // (""), and the later batches of its Options.Changelog. See [buffer.Restore]. Open it with the Staging and Target of the original.
 func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
-	if err := localdisk.Named(dir); err != nil {
-		return fmt.Errorf("forebay: restore: %w", err)
-	}
-	if checkpoint != "" {
-		checkpoint = filepath.Join(checkpoint, localFolder)
-	}
-	return buffer.Restore(filepath.Join(dir, localFolder), checkpoint, batches, t)
+	return restore(buffer.Restore, dir, checkpoint, batches, t)
 }
 
 // RestoreIncomplete is [Restore] for a log that has lost the batches after the last one. See [buffer.RestoreIncomplete].
 func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
-	if err := localdisk.Named(dir); err != nil {
-		return fmt.Errorf("forebay: restore: %w", err)
+	return restore(buffer.RestoreIncomplete, dir, checkpoint, batches, t)
+}
+
+type batches = iter.Seq2[buffer.LogBatch, error]
+
+func restore(by func(dir, checkpoint string, _ batches, _ buffer.Tuning) error, dir, checkpoint string, list batches, t buffer.Tuning) error {
+	local, err := localOf("restore", dir)
+	if err != nil {
+		return err
 	}
 	if checkpoint != "" {
 		checkpoint = filepath.Join(checkpoint, localFolder)
 	}
-	return buffer.RestoreIncomplete(filepath.Join(dir, localFolder), checkpoint, batches, t)
+	return by(local, checkpoint, list, t)
 }
 
 // Inspect opens a checkpoint, or the data directory of a closed engine, read-only. See [buffer.Inspect]. Sinks are named
@@ -103,36 +98,4 @@ func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error)
 		opts.TargetOf = Options{}.targetOf // an archive is not counted
 	}
 	return buffer.Inspect(filepath.Join(dir, localFolder), opts)
-}
-
-func (e *Engine) unknownSink(err error, sourceID, sinkID string) error {
-	if errors.Is(err, buffer.ErrUnknownSink) {
-		return unknownSink(sourceID, sinkID)
-	}
-	return err
-}
-
-// sinkAttributes are the parts of the name of a sink in the buffer.
-func sinkAttributes(id string) []attribute.KeyValue {
-	source, sink, _ := strings.Cut(id, "/")
-	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
-}
-
-// observe registers the metrics that only the engine knows. The buffer has the others.
-func (e *Engine) observe() (metric.Registration, error) {
-	if e.opts.Meter == nil {
-		return nil, nil
-	}
-	most := cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
-	return rejections.Observe(e.opts.Meter, most, sinkAttributes, func() iter.Seq[rejections.Sink] {
-		return func(yield func(rejections.Sink) bool) {
-			for src := range e.sources.All() {
-				for _, s := range src.sinks {
-					if !yield(rejections.Sink{ID: s.handle.ID(), Refused: s.refused, Count: s.count}) {
-						return
-					}
-				}
-			}
-		}
-	})
 }

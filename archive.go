@@ -12,7 +12,6 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ids"
 	"github.com/forebay/forebay/internal/kept"
-	"github.com/forebay/forebay/internal/missing"
 	"github.com/forebay/forebay/internal/rejections"
 	"github.com/forebay/forebay/shadow"
 )
@@ -64,19 +63,6 @@ const ArchiveSink = kept.ArchiveSink
 
 // ArchiveID names the archive of the source. It is the ID, followed by a dot and the Generation if there is one.
 func (s Source) ArchiveID() string { return kept.ArchiveID(s.ID, s.Generation) }
-
-var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
-
-// targetOf returns the target of a sink that is not Options.Target.
-func (o Options) targetOf(sinkID string) driver.Target {
-	switch {
-	case !strings.HasSuffix(sinkID, "/"+ArchiveSink):
-		return nil
-	case o.Archive == nil:
-		return missing.Target{Reason: errNoArchive} // rows of an earlier process wait for it
-	}
-	return o.Archive
-}
 
 // linkArchive defines the archive of a source in the buffer. The caller has e.define.
 func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {

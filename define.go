@@ -65,24 +65,6 @@ func compile(e *Engine, def Source, opts Options, cache *mappers.Cache) (*Defini
 	return &Definition{engine: e, source: def, sinks: sinks}, nil
 }
 
-// Compile is [Engine.Compile] for one table of the sink, with the limits of the target of the table. The source and the sink need not be
-// defined. It returns the error of [mapping.Compile], or an error that lists the known names if the engine has no target with the name.
-func (h SinkHandle) Compile(t Table) (*mapping.Mapper, error) {
-	if err := h.e.opts.unknownTarget(t.Target); err != nil {
-		return nil, err
-	}
-	return h.e.mappers.Get(h.id(), t.Target, t.Columns)
-}
-
-// sharedMapping returns the options of the mappers of an engine by target.
-func sharedMapping(o Options) func(target string) mapping.Options {
-	all := map[string]mapping.Options{"": o.mapping("").Shared()}
-	for name := range o.Targets {
-		all[name] = o.mapping(name).Shared()
-	}
-	return func(target string) mapping.Options { return all[target] }
-}
-
 // Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap.
 // A record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where the
 // table, columns or settings of a sink have changed, rows that wait are imported at once.
@@ -226,17 +208,6 @@ func (d *Definition) redactor() *kept.Redactor {
 		mappers[i] = d.sinks[i].mapper
 	}
 	return kept.NewRedactor([]string{d.source.Secret, d.source.OldSecret}, d.source.KeepHeaders, mappers...)
-}
-
-// add adds an enabled sink.
-func (src *source) add(s *sink) {
-	status := Stored
-	if s.sync == SyncUnsafe {
-		status = Queued
-	}
-	src.sinks = append(src.sinks, s)
-	src.allStored = append(src.allStored, SinkResult{Sink: s.id, Status: status})
-	src.wait = src.wait || status == Stored
 }
 
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {

@@ -58,11 +58,9 @@ import (
 	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/cowmap"
-	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/mappers"
 	"github.com/forebay/forebay/internal/maproom"
-	"github.com/forebay/forebay/internal/rejections"
 	"github.com/forebay/forebay/internal/secrets"
 	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
@@ -107,54 +105,6 @@ type Engine struct {
 	slots sync.Map
 }
 
-// source is an immutable, compiled definition.
-type source struct {
-	def Source
-	// compiled keeps the mappers of all sinks alive, including disabled sinks, for the next definition.
-	compiled *Definition
-	secrets  secrets.Secrets
-	redactor *kept.Redactor // of records in quarantines and in the archive
-	sinks    []*sink        // the enabled ones, in the order of the definition
-	// wait is set when the acknowledgement of at least one sink means "on disk".
-	wait bool
-	// allStored are the outcomes of a record that every sink takes.
-	allStored []SinkResult
-	// dropped counts the records that no enabled sink took.
-	dropped *atomic.Int64
-	// views are the source without the sinks that do not take a signal, for the signals that not every sink takes.
-	views map[Signal]*source
-}
-
-type sink struct {
-	id     string
-	mapper *mapping.Mapper
-	handle *buffer.SinkHandle
-	sync   SyncMode
-	count  *rejections.Counter
-	reject func(error) // of [Options.Hooks], or nil if there is none
-	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
-	refused bool
-	// keeps is set with a quarantine. name names the definition.
-	keeps bool
-	name  kept.DefinitionName
-	// columns made the mapper. shadow stays the same over all definitions of the sink.
-	columns mapping.Columns
-	target  string // the name of the target of the table
-	shadow  *shadow.Slot
-	// archive is set for the sink that keeps raw records. It has no mapper.
-	archive bool
-}
-
-// sink returns the enabled sink with an id, or nil if there is none. The archive is no such sink.
-func (src *source) sink(id string) *sink {
-	for _, s := range src.sinks {
-		if s.id == id && !s.archive {
-			return s
-		}
-	}
-	return nil
-}
-
 // Version returns the version of Forebay that the program was built with. It is a tag, a pseudo-version that ends with the commit, or "devel"
 // and, if the program has it, the commit.
 func Version() string { return buildversion.String() }
@@ -162,15 +112,16 @@ func Version() string { return buildversion.String() }
 // Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there
 // move to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.
 func Open(dir string, opts Options) (*Engine, error) {
-	if err := localdisk.Named(dir); err != nil {
-		return nil, fmt.Errorf("forebay: open: %w", err)
+	local, err := localOf("open", dir)
+	if err != nil {
+		return nil, err
 	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
 	spans := callspans.New(opts.Tracer)
-	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
+	buf, err := buffer.Open(local, buffer.Options{
 		Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
 		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, spans), Tuning: opts.Buffer,
 	})
@@ -193,6 +144,14 @@ func Open(dir string, opts Options) (*Engine, error) {
 // localFolder is the part of a data directory that belongs to the buffer.
 const localFolder = "local"
 
+// localOf returns the folder of the buffer in a data directory. The verb says what the caller does with it.
+func localOf(verb, dir string) (string, error) {
+	if err := localdisk.Named(dir); err != nil {
+		return "", fmt.Errorf("forebay: %s: %w", verb, err)
+	}
+	return filepath.Join(dir, localFolder), nil
+}
+
 // bufferID is the name of a sink in the buffer and in what drivers see.
 func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
 
@@ -208,6 +167,23 @@ func (e *Engine) lockDefinitions(ctx context.Context) error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// open returns the source that a call is for, if it accepts records now.
+func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
+	if e.closed.Load() {
+		return nil, ErrClosed
+	}
+	src := e.sources.Get(sourceID)
+	switch {
+	case src == nil:
+		return nil, unknownSource(sourceID)
+	case src.def.Disabled:
+		return nil, fmt.Errorf("%w: %q: define it without Disabled to accept its records", ErrDisabledSource, sourceID)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return src, nil
 }
 
 // load returns the counters under a key. It makes them at the first call.
@@ -232,6 +208,22 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// endShadows ends the shadows of the sinks whose columns differ between old and next.
+func endShadows(old, next *source) {
+	if old == nil {
+		return
+	}
+	for _, o := range old.sinks {
+		var mapper *mapping.Mapper
+		if next != nil {
+			if n := next.sink(o.id); n != nil {
+				mapper = n.mapper
+			}
+		}
+		o.shadow.Redefine(mapper)
+	}
 }
 
 // Remove removes a source. It accepts no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. A
@@ -285,9 +277,6 @@ func (e *Engine) Sources() []Source {
 	slices.SortFunc(list, func(a, b Source) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
-
-// noSource is compared with the secret of a request to an unknown source.
-var noSource = &source{}
 
 // SourceWithSecret returns the definition of a source if secret is its Secret, or its OldSecret before OldSecretUntil. No
 // secret fits a source without one.

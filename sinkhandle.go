@@ -43,7 +43,12 @@ func (h SinkHandle) open(ctx context.Context) (*source, *sink, error) {
 }
 
 // known names the sink in an error of the buffer.
-func (h SinkHandle) known(err error) error { return h.e.unknownSink(err, h.source, h.sink) }
+func (h SinkHandle) known(err error) error {
+	if errors.Is(err, buffer.ErrUnknownSink) {
+		return unknownSink(h.source, h.sink)
+	}
+	return err
+}
 
 // Retry repeats failed work of a sink at once, instead of waiting for the backoff. Use it after the cause was fixed. The
 // sink need no longer be defined.
@@ -84,6 +89,15 @@ func (h SinkHandle) DiscardUpTo(ctx context.Context, fileID string, rows int64) 
 // sink need no longer be defined.
 func (h SinkHandle) Slices() []buffer.SliceStats {
 	return h.e.buf.Slices(h.id())
+}
+
+// Compile is [Engine.Compile] for one table of the sink, with the limits of the target of the table. The source and the sink need not be
+// defined. It returns the error of [mapping.Compile], or an error that lists the known names if the engine has no target with the name.
+func (h SinkHandle) Compile(t Table) (*mapping.Mapper, error) {
+	if err := h.e.opts.unknownTarget(t.Target); err != nil {
+		return nil, err
+	}
+	return h.e.mappers.Get(h.id(), t.Target, t.Columns)
 }
 
 // The types of [SinkHandle.Shadow] are declared in package shadow.
@@ -180,22 +194,6 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 		return nil, err
 	}
 	return e.shadows.Start(live.shadow, c, opts)
-}
-
-// endShadows ends the shadows of the sinks whose columns differ between old and next.
-func endShadows(old, next *source) {
-	if old == nil {
-		return
-	}
-	for _, o := range old.sinks {
-		var mapper *mapping.Mapper
-		if next != nil {
-			if n := next.sink(o.id); n != nil {
-				mapper = n.mapper
-			}
-		}
-		o.shadow.Redefine(mapper)
-	}
 }
 
 // The types of [SinkHandle.Replay] are declared in package replay.

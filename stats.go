@@ -2,10 +2,14 @@ package forebay
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/rejections"
@@ -83,4 +87,29 @@ func (e *Engine) Stats() Stats {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Sink, b.Sink))
 	})
 	return st
+}
+
+// sinkAttributes are the parts of the name of a sink in the buffer.
+func sinkAttributes(id string) []attribute.KeyValue {
+	source, sink, _ := strings.Cut(id, "/")
+	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
+}
+
+// observe registers the metrics that only the engine knows. The buffer has the others.
+func (e *Engine) observe() (metric.Registration, error) {
+	if e.opts.Meter == nil {
+		return nil, nil
+	}
+	most := cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
+	return rejections.Observe(e.opts.Meter, most, sinkAttributes, func() iter.Seq[rejections.Sink] {
+		return func(yield func(rejections.Sink) bool) {
+			for src := range e.sources.All() {
+				for _, s := range src.sinks {
+					if !yield(rejections.Sink{ID: s.handle.ID(), Refused: s.refused, Count: s.count}) {
+						return
+					}
+				}
+			}
+		}
+	})
 }
