@@ -58,12 +58,6 @@ type ArchiveSettings struct {
 	Settings Settings
 }
 
-// ArchiveSink is the id of the archive among the sinks of a source.
-const ArchiveSink = kept.ArchiveSink
-
-// ArchiveID names the archive of the source. It is the ID, followed by a dot and the Generation if there is one.
-func (s Source) ArchiveID() string { return kept.ArchiveID(s.ID, s.Generation) }
-
 // linkArchive defines the archive of a source in the buffer. The caller has e.define.
 func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	id, settings := bufferID(def.ID, ArchiveSink), def.Archive.Settings.over(def.Settings).effective()

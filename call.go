@@ -382,3 +382,40 @@ func (c *call) handOver(ctx context.Context, end int) {
 
 // isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.
 func (c *call) isRest() bool { return c.atomic && len(c.portions) > 0 }
+
+// await returns when the portions are on disk, and notes in the results which of them failed. Its error is about the
+// whole call. Nothing was stored then.
+func (src *source) await(ctx context.Context, portions []portion, results []Result) error {
+	begin := 0
+	for i := range portions {
+		p := &portions[i]
+		if p.err == nil && (src.wait || p.aside) {
+			p.err = p.ticket.Wait(ctx)
+		}
+		if p.err != nil {
+			if len(portions) == 1 && errors.Is(p.err, ErrClosed) {
+				return ErrClosed
+			}
+			src.fail(results, begin, p.end, p.err)
+		}
+		begin = p.end
+	}
+	return nil
+}
+
+// fail notes an error in the outcomes of a portion, except for the outcomes without a row in it.
+func (src *source) fail(results []Result, begin, end int, err error) {
+	status := Failed
+	if tooLarge := (*buffer.TooLargeError)(nil); errors.As(err, &tooLarge) {
+		status = Rejected
+	}
+	for at := begin; at < end; at++ {
+		i, k := at/len(src.sinks), at%len(src.sinks)
+		if results[i].Sinks[k].lost() || results[i].Sinks[k].Replayed {
+			continue
+		}
+		results[i].Sinks = src.own(results[i].Sinks)
+		results[i].Sinks[k].Status, results[i].Sinks[k].Err = status, err
+		src.sinks[k].count.Fail(1)
+	}
+}

@@ -33,6 +33,12 @@ type Intake struct {
 // WaitForRoom returns the intake whose calls wait for room.
 func (e *Engine) WaitForRoom() Intake { return Intake{engine: e, patient: true} }
 
+// traced returns the intake of one call with its span.
+func (in Intake) traced(ctx context.Context, sourceID string) (context.Context, Intake) {
+	ctx, in.span = in.engine.spans.Begin(ctx, sourceID)
+	return ctx, in
+}
+
 // Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink. Sinks do not affect each other.
 //
@@ -52,7 +58,7 @@ func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	var p Pending
 	ctx, in = in.traced(ctx, sourceID)
 	if err := in.submit(ctx, sourceID, rec, &p); err != nil {
-		in.endResults(nil, err)
+		in.span.End(spanOfResults(nil, err))
 		return Result{}, err
 	}
 	if in.span == nil {
@@ -61,7 +67,7 @@ func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	end := in.span.Commit()
 	res, err := p.wait(ctx)
 	end(err)
-	in.endResults([]Result{res}, err)
+	in.span.End(spanOfResults([]Result{res}, err))
 	return res, err
 }
 
@@ -85,7 +91,7 @@ func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 	ctx, in = in.traced(ctx, sourceID)
 	err = in.submit(ctx, sourceID, rec, &p)
 	if in.span != nil {
-		in.endResults([]Result{p.results[0]}, err)
+		in.span.End(spanOfResults([]Result{p.results[0]}, err))
 	}
 	return p, err
 }
@@ -147,7 +153,9 @@ func (in Intake) IngestOnce(ctx context.Context, sourceID string, once Once, rec
 func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs []*mapping.Record) ([]Result, error) {
 	ctx, in = in.traced(ctx, sourceID)
 	results, err := in.ingestAll(ctx, sourceID, once, recs)
-	in.endResults(results, err)
+	if in.span != nil {
+		in.span.End(spanOfResults(results, err))
+	}
 	return results, err
 }
 
@@ -223,11 +231,13 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	ctx, in = in.traced(ctx, sourceID)
 	src, err := in.engine.open(ctx, sourceID)
 	if err != nil {
-		in.endBatch(BatchResult{}, nil, err)
+		in.span.End(spanOfBatch(BatchResult{}, nil, err))
 		return BatchResult{}, err
 	}
 	res, err := in.ingestAtomic(ctx, src, b)
-	in.endBatch(res, src.forSignal(b.Signal), err)
+	if in.span != nil {
+		in.span.End(spanOfBatch(res, src.forSignal(b.Signal), err))
+	}
 	return res, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -183,4 +184,70 @@ func (p *Pending) wait(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	return p.results[0], p.results[0].Err(p.src.def.ID)
+}
+
+// spanOfResults is what the span of a call tells about the results of its records. The outcome is the worst of them.
+func spanOfResults(results []Result, err error) callspans.Outcome {
+	var sinks []string
+	worst, replayed := Status(0), len(results) > 0
+	for i, r := range results {
+		for _, out := range r.Sinks {
+			if i == 0 {
+				sinks = append(sinks, out.Sink)
+			}
+			replayed = replayed && out.Replayed
+			if order(out.Status) > order(worst) {
+				worst = out.Status
+			}
+		}
+	}
+	outcome := worst.String()
+	switch {
+	case worst == 0 && err != nil:
+		outcome = Failed.String()
+	case worst == 0:
+		outcome = "dropped"
+	case replayed && err == nil:
+		outcome = "replayed"
+	}
+	return callspans.Outcome{Records: len(results), Sinks: sinks, Word: outcome, Err: err}
+}
+
+// order ranks outcomes from good to bad.
+func order(s Status) int {
+	switch s {
+	case Queued:
+		return 1
+	case Stored:
+		return 2
+	case Quarantined:
+		return 3
+	case Rejected:
+		return 4
+	case Failed:
+		return 5
+	}
+	return 0
+}
+
+// spanOfBatch is what the span of a batch tells that was stored together.
+func spanOfBatch(res BatchResult, source *source, err error) callspans.Outcome {
+	var sinks []string
+	if source != nil {
+		for _, k := range source.sinks {
+			sinks = append(sinks, k.id)
+		}
+	}
+	outcome := Stored.String()
+	switch {
+	case err != nil:
+		outcome = Failed.String()
+	case res.Sinks == 0:
+		outcome = "dropped"
+	case res.Rejected > 0:
+		outcome = Rejected.String()
+	case res.Quarantined > 0:
+		outcome = Quarantined.String()
+	}
+	return callspans.Outcome{Records: res.Records, Rejected: res.Rejected, Sinks: sinks, Word: outcome, Err: err}
 }

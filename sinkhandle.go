@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/kept"
@@ -98,6 +101,25 @@ func (h SinkHandle) Compile(t Table) (*mapping.Mapper, error) {
 		return nil, err
 	}
 	return h.e.mappers.Get(h.id(), t.Target, t.Columns)
+}
+
+// TracedCall is a call that has put rows into a sink. See [SinkHandle.TracedCalls].
+type TracedCall struct {
+	// At is when the rows of the call were accepted, in milliseconds.
+	At time.Time
+	// Span is the span of the call. Its trace is the trace of the caller or sender, if there is one.
+	Span trace.SpanContext
+}
+
+// TracedCalls returns the last sampled calls that have put rows into the sink since the engine was opened, oldest first: 256 at most. Rows that were
+// accepted at the time of a call are in the files and slices whose Level has that time between FirstAt and LastAt. Without
+// Options.Tracer there are none. The caller owns the list.
+func (h SinkHandle) TracedCalls() []TracedCall {
+	var list []TracedCall
+	for at, span := range h.e.spans.Recent(h.id()) {
+		list = append(list, TracedCall{At: at, Span: span})
+	}
+	return list
 }
 
 // The types of [SinkHandle.Shadow] are declared in package shadow.

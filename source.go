@@ -98,6 +98,12 @@ func (s Source) GoString() string { return s.String() }
 // LogValue implements [slog.LogValuer]. The secret stays out of logs.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
+// ArchiveSink is the id of the archive among the sinks of a source.
+const ArchiveSink = kept.ArchiveSink
+
+// ArchiveID names the archive of the source. It is the ID, followed by a dot and the Generation if there is one.
+func (s Source) ArchiveID() string { return kept.ArchiveID(s.ID, s.Generation) }
+
 // Sink maps the events of its source to the rows of one table.
 type Sink struct {
 	// ID is unique within the source, with the alphabet of Source.ID.
