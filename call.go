@@ -50,7 +50,7 @@ type call struct {
 	records int           // how many were added before the current one
 	full    []error       // by sink, why it takes nothing now
 	rows    callrows.Rows // that the buffer does not have yet. The marks are where the rows of the current record begin
-	portion []buffer.Rows // the memory of a portion
+	list    []buffer.Rows // the memory of a portion
 	raw     kept.Encoder  // of the archive
 
 	portions []portion
@@ -316,7 +316,7 @@ func (c *call) bound(ctx context.Context, k int) {
 	c.rows.Mark(k + 1)
 	c.handOver(ctx, begin+k+1)
 	c.rows.DropSpare()
-	clear(c.portion[:cap(c.portion)]) // old rows are there
+	clear(c.list[:cap(c.list)]) // old rows are there
 	if err := c.reserveFor(ctx); err != nil && c.err == nil {
 		c.err = err
 	}
@@ -332,7 +332,7 @@ func (c *call) finish(ctx context.Context) {
 // stand for is end. The rows after the marks stay.
 func (c *call) handOver(ctx context.Context, end int) {
 	sinks := c.src.sinks
-	rows := c.portion[:0]
+	rows := c.list[:0]
 	aside := false
 	for k, s := range sinks {
 		if of, ok := c.rows.Marked(k); ok {
@@ -374,7 +374,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 	if aside {
 		clear(rows) // the bodies of rejected records would stay for long
 	}
-	c.portion = rows[:0]
+	c.list = rows[:0]
 	for k := range sinks {
 		c.rows.Drop(k)
 	}

@@ -94,7 +94,7 @@ func (r *Rows) Marked(k int) (buffer.Rows, bool) {
 	return buffer.Rows{Data: r.data[k][:m.bytes], Count: m.rows, Rejects: r.rejects[k][:m.rejects]}, m.rows > 0 || m.rejects > 0
 }
 
-// Drop drops what sink k has before its mark, and moves the mark to the begin.
+// Drop drops what sink k has before its mark, and moves the mark to the start.
 func (r *Rows) Drop(k int) {
 	m := r.marks[k]
 	stay := copy(r.data[k], r.data[k][m.bytes:])

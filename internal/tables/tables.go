@@ -30,13 +30,15 @@ type Sink struct {
 	ID string
 	// Config is its next definition in the buffer.
 	Config buffer.SinkConfig
-	// Keeps reports whether it can continue with the columns that were accepted last. It is asked when the table cannot follow.
+	// Keeps reports whether it can continue with the columns that were accepted last. Ensure calls it when the table cannot follow.
 	Keeps func() bool
 }
 
-// Options are the choices of [Tables.Ensure]. Fields are as in the options of a definition.
+// Options are the choices of [Tables.Ensure].
 type Options struct {
-	Refuse   func(buffer.TableProblem) bool
+	// Refuse reports whether a problem refuses the definition. Default: a problem refuses unless it is Known or Kept.
+	Refuse func(buffer.TableProblem) bool
+	// Creation marks the tables that the call creates. Default: they are not marked.
 	Creation string
 }
 

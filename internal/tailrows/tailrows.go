@@ -1,4 +1,4 @@
-// Package tailrows stores pieces of rows once, however often the call is repeated, also after a crash. The number of stored pieces is a position, which
+// Package tailrows stores pieces of rows once, however often the call is repeated, even after a crash. The number of stored pieces is a position, which
 // is in one batch with the rows.
 package tailrows
 
