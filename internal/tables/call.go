@@ -1,5 +1,4 @@
-// Package tablecall calls a target for many tables at once, and spends little time on a target that is down.
-package tablecall
+package tables
 
 import (
 	"context"
@@ -13,21 +12,21 @@ import (
 )
 
 const (
-	// Timeout bounds a call. Once it has passed and a call has failed with an error that may go away, no further call of this target begins.
+	// timeout bounds a call. Once it has passed and a call has failed with an error that may go away, no further call of this target begins.
 	// A target that is down costs this time once, for any number of tables.
-	Timeout = 10 * time.Second
+	timeout = 10 * time.Second
 	// grace is how long a call may take to notice the end of its context. Then it is abandoned.
 	grace = time.Second
 	// atOnce is how many calls of one target run at once.
 	atOnce = 16
 )
 
-// ErrNotChecked is the outcome of the calls that were not made.
-var ErrNotChecked = errors.New("the target does not answer, the table was not checked")
+// errNotChecked is the outcome of the calls that were not made.
+var errNotChecked = errors.New("the target does not answer, the table was not checked")
 
-// All makes n calls of a target, up to atOnce concurrently, and gives the outcome of each to done, which may run
-// concurrently. Calls that were not made because the target is down have ErrNotChecked.
-func All(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
+// callAll makes n calls of a target, up to atOnce concurrently, and gives the outcome of each to done, which may run
+// concurrently. Calls that were not made because the target is down have errNotChecked.
+func callAll(ctx context.Context, n int, call func(ctx context.Context, i int) error, done func(i int, err error)) {
 	var next atomic.Int64
 	var failed atomic.Bool // a call that may succeed later has failed
 	begun := time.Now()
@@ -39,8 +38,8 @@ func All(ctx context.Context, n int, call func(ctx context.Context, i int) error
 				switch {
 				case ctx.Err() != nil:
 					err = context.Cause(ctx)
-				case failed.Load() && time.Since(begun) >= Timeout:
-					err = ErrNotChecked
+				case failed.Load() && time.Since(begun) >= timeout:
+					err = errNotChecked
 				default:
 					err = one(ctx, func(ctx context.Context) error { return call(ctx, i) })
 				}
@@ -54,9 +53,9 @@ func All(ctx context.Context, n int, call func(ctx context.Context, i int) error
 	workers.Wait()
 }
 
-// one makes one call within Timeout. A call that ignores its context is abandoned, and one that panics has failed.
+// one makes one call within timeout. A call that ignores its context is abandoned, and one that panics has failed.
 func one(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	result := make(chan error, 1)
 	go func() {
 		defer cancel()

@@ -1,4 +1,4 @@
-package forebay
+package maproom
 
 import (
 	"context"
@@ -11,20 +11,20 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-func testRoom(limit int64) *mapRoom {
-	return newMapRoom(buffer.Tuning{MaxPendingBytes: 8 * limit, AdmissionWait: time.Second})
+func testRoom(limit int64) *Room {
+	return New(buffer.Tuning{MaxPendingBytes: 8 * limit, AdmissionWait: time.Second})
 }
 
 // A call that alone needs more than the limit gets it at once, and nothing is reserved once it has ended.
 func TestOneCallMayPassTheLimit(t *testing.T) {
 	m := testRoom(1 << 20)
-	var r mapReserve
+	var r Reserve
 	for _, n := range []int64{100 << 20, 200 << 20} {
-		if err := m.grow(t.Context(), &r, n, false); err != nil || r.held < n {
+		if err := m.Grow(t.Context(), &r, n, false); err != nil || r.held < n {
 			t.Fatalf("a call that needs %d bytes holds %d: %v", n, r.held, err)
 		}
 	}
-	m.release(&r)
+	m.Release(&r)
 	if used := m.used.Load(); used != 0 || len(m.line) != 0 || len(m.extra) != 0 {
 		t.Fatalf("%d bytes are reserved, %d calls are in the line, %d may pass the limit, want none", used, len(m.line), len(m.extra))
 	}
@@ -35,8 +35,8 @@ func TestOneCallMayPassTheLimit(t *testing.T) {
 func TestWaitForRoomToMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testRoom(1 << 20)
-		var first mapReserve
-		if err := m.grow(t.Context(), &first, 2<<20, false); err != nil {
+		var first Reserve
+		if err := m.Grow(t.Context(), &first, 2<<20, false); err != nil {
 			t.Fatal(err)
 		}
 		used := m.used.Load()
@@ -55,21 +55,21 @@ func TestWaitForRoomToMap(t *testing.T) {
 			{patient: true, refuses: true, ctx: time.Minute, wait: time.Minute, left: true, full: true},
 		} {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), c.ctx, left)
-			var r mapReserve
+			var r Reserve
 			begin := time.Now()
 			if c.refuses {
-				time.AfterFunc(time.Microsecond, func() { m.noteRefused(&buffer.OverloadError{Resource: "memory"}) })
+				time.AfterFunc(time.Microsecond, func() { m.NoteRefused(&buffer.OverloadError{Resource: "memory"}) })
 			}
-			err := m.grow(ctx, &r, 1<<20, c.patient)
+			err := m.Grow(ctx, &r, 1<<20, c.patient)
 			cancel()
-			if over := isOverload(err); over != c.full || errors.Is(err, left) != c.left || time.Since(begin) != c.wait {
+			if _, over := errors.AsType[*buffer.OverloadError](err); over != c.full || errors.Is(err, left) != c.left || time.Since(begin) != c.wait {
 				t.Errorf("%+v: %v after %s", c, err, time.Since(begin))
 			}
-			if r != (mapReserve{}) || m.used.Load() != used {
+			if r != (Reserve{}) || m.used.Load() != used {
 				t.Errorf("%+v: the call holds %+v; %d bytes are reserved, want %d", c, r, m.used.Load(), used)
 			}
 		}
-		m.release(&first)
+		m.Release(&first)
 	})
 }
 
@@ -80,16 +80,16 @@ func TestGrowingCallsEnd(t *testing.T) {
 	var all sync.WaitGroup
 	for range calls {
 		all.Go(func() {
-			var r mapReserve
+			var r Reserve
 			for n := int64(limit / 8); n <= 2*limit; n += limit / 8 {
-				if err := m.grow(t.Context(), &r, n, true); err != nil {
+				if err := m.Grow(t.Context(), &r, n, true); err != nil {
 					t.Error(err)
 				}
 				if used, most := m.used.Load(), int64(limit+calls*limit/8+2*limit); used > most { // calls in grow have added their share
 					t.Errorf("%d bytes are reserved, want at most %d", used, most)
 				}
 			}
-			m.release(&r)
+			m.Release(&r)
 		})
 	}
 	all.Wait()
@@ -101,12 +101,12 @@ func TestGrowingCallsEnd(t *testing.T) {
 // Batches that wait for room in the buffer have an eighth of MaxPendingBytes together.
 func TestParkedBatches(t *testing.T) {
 	m := testRoom(1 << 20)
-	first, second, third := m.park(1<<19), m.park(1<<19), m.park(1)
+	first, second, third := m.Park(1<<19), m.Park(1<<19), m.Park(1)
 	if !first || !second || third {
 		t.Fatalf("%d bytes are parked, want a megabyte and no byte more", m.parked.Load())
 	}
-	m.parked.Add(-1 << 19)
-	if !m.park(1) {
+	m.Unpark(1 << 19)
+	if !m.Park(1) {
 		t.Fatalf("a byte has no room next to %d", m.parked.Load())
 	}
 }
@@ -115,15 +115,15 @@ func TestParkedBatches(t *testing.T) {
 func TestRoomThatIsFreedServesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testRoom(1 << 20)
-		var small, large, waits mapReserve
-		if err := errors.Join(m.grow(t.Context(), &small, 1<<19, false), m.grow(t.Context(), &large, 1<<20, false)); err != nil || small.extra || !large.extra {
+		var small, large, waits Reserve
+		if err := errors.Join(m.Grow(t.Context(), &small, 1<<19, false), m.Grow(t.Context(), &large, 1<<20, false)); err != nil || small.extra || !large.extra {
 			t.Fatalf("%v; the small call %+v, the large call %+v", err, small, large)
 		}
 		done := make(chan error)
-		go func() { done <- m.grow(t.Context(), &waits, 1<<13, true) }()
+		go func() { done <- m.Grow(t.Context(), &waits, 1<<13, true) }()
 		synctest.Wait()
 		m.used.Add(-1 << 19) // the large call has less than the limit now
-		m.release(&small)
+		m.Release(&small)
 		if err := <-done; err != nil || waits.extra {
 			t.Fatalf("%v; the call that waited %+v", err, waits)
 		}

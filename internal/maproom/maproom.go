@@ -1,24 +1,24 @@
-package forebay
+// Package maproom bounds the memory in which all calls of an engine together map records.
+package maproom
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
 )
 
-// mapRoom bounds the memory in which all calls together map records. A call reserves the memory that it may need before it maps a
+// Room is the bound of an engine. A call reserves the memory that it may need before it maps a
 // record, and gives everything back once its rows are in the buffer. So the number of clients does not decide how much the engine uses.
 //
 // A call that finds no room joins a line. It is refused if it has waited for AdmissionWait and the buffer has refused other calls meanwhile. One call
 // at a time may pass the limit by the memory that it needs, until it has given everything back. So a call that needs more while it maps, or more than
 // the limit, gets it in the end, and two such calls cannot wait for each other. A call that fits does not queue after a larger one, because a slow
 // template must not hold up the events of other sources.
-type mapRoom struct {
+type Room struct {
 	limit int64
 	used  atomic.Int64
 	line  chan struct{} // capacity 1, held by the head of the line
@@ -32,7 +32,8 @@ type mapRoom struct {
 	parked atomic.Int64
 }
 
-func newMapRoom(t buffer.Tuning) *mapRoom {
+// New returns the room of an engine: an eighth of MaxPendingBytes.
+func New(t buffer.Tuning) *Room {
 	pending, wait := t.MaxPendingBytes, t.AdmissionWait
 	if pending == 0 {
 		pending = 64 << 20
@@ -40,7 +41,7 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 	if wait == 0 {
 		wait = 250 * time.Millisecond
 	}
-	m := &mapRoom{
+	m := &Room{
 		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, 0),
 	}
 	refusal := make(chan struct{})
@@ -48,18 +49,21 @@ func newMapRoom(t buffer.Tuning) *mapRoom {
 	return m
 }
 
-// mapReserve is the memory that a call holds while it maps rows. Its zero value holds nothing.
-type mapReserve struct {
+// Reserve is the memory that a call holds while it maps rows. Its zero value holds nothing.
+type Reserve struct {
 	held  int64
 	extra bool // it may pass the limit
 }
 
-// mapUnit is the smallest reservation. A call for a small record makes one.
-const mapUnit = 2 << 10
+// Held returns how many bytes the call holds.
+func (r *Reserve) Held() int64 { return r.held }
 
-// grow reserves memory until r holds n bytes.
-func (m *mapRoom) grow(ctx context.Context, r *mapReserve, n int64, patient bool) error {
-	more := (n - r.held + mapUnit - 1) / mapUnit * mapUnit
+// unit is the smallest reservation. A call for a small record makes one.
+const unit = 2 << 10
+
+// Grow reserves memory until r holds n bytes.
+func (m *Room) Grow(ctx context.Context, r *Reserve, n int64, patient bool) error {
+	more := (n - r.held + unit - 1) / unit * unit
 	switch {
 	case r.extra:
 		m.used.Add(more)
@@ -73,7 +77,7 @@ func (m *mapRoom) grow(ctx context.Context, r *mapReserve, n int64, patient bool
 }
 
 // take reserves memory below the limit.
-func (m *mapRoom) take(more int64) bool {
+func (m *Room) take(more int64) bool {
 	if m.used.Add(more) <= m.limit {
 		return true
 	}
@@ -82,7 +86,7 @@ func (m *mapRoom) take(more int64) bool {
 }
 
 // stand waits in the line until the memory is reserved.
-func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient bool) error {
+func (m *Room) stand(ctx context.Context, r *Reserve, more int64, patient bool) error {
 	var expired <-chan time.Time
 	if !patient {
 		timer := time.NewTimer(m.wait)
@@ -115,20 +119,20 @@ func (m *mapRoom) stand(ctx context.Context, r *mapReserve, more int64, patient 
 	return nil
 }
 
-// noteRefused notes the error of a call that the buffer has refused.
-func (m *mapRoom) noteRefused(err error) {
+// NoteRefused notes the error of a call that the buffer has refused.
+func (m *Room) NoteRefused(err error) {
 	if over, ok := errors.AsType[*buffer.OverloadError](err); ok && over.Resource == "memory" {
 		next := make(chan struct{})
 		close(*m.refusal.Swap(&next))
 	}
 }
 
-func (m *mapRoom) full() *buffer.OverloadError {
+func (m *Room) full() *buffer.OverloadError {
 	return &buffer.OverloadError{Resource: "memory", Used: m.used.Load(), Limit: m.limit, RetryAfter: time.Second}
 }
 
-// release gives back what r holds.
-func (m *mapRoom) release(r *mapReserve) {
+// Release gives back what r holds.
+func (m *Room) Release(r *Reserve) {
 	m.used.Add(-r.held)
 	if r.extra {
 		<-m.extra
@@ -137,11 +141,11 @@ func (m *mapRoom) release(r *mapReserve) {
 	case m.freed <- struct{}{}:
 	default:
 	}
-	*r = mapReserve{}
+	*r = Reserve{}
 }
 
-// park reports whether a batch may wait for room in the buffer without a reservation for its n bytes. The caller subtracts them from parked.
-func (m *mapRoom) park(n int64) bool {
+// Park reports whether a batch may wait for room in the buffer without a reservation for its n bytes. If so, the caller calls Unpark.
+func (m *Room) Park(n int64) bool {
 	if m.parked.Add(n) <= m.limit {
 		return true
 	}
@@ -149,28 +153,5 @@ func (m *mapRoom) park(n int64) bool {
 	return false
 }
 
-// Idle calls. A large call would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
-var smallCalls, largeCalls sync.Pool
-
-// idleCall returns an idle call.
-func idleCall(large bool) *call {
-	if large {
-		if c, ok := largeCalls.Get().(*call); ok {
-			return c
-		}
-	}
-	if c, ok := smallCalls.Get().(*call); ok {
-		return c
-	}
-	return new(call)
-}
-
-// keepIdle takes a call back.
-func keepIdle(c *call) {
-	switch {
-	case c.memory <= smallCall:
-		smallCalls.Put(c)
-	case c.memory <= largeCall:
-		largeCalls.Put(c)
-	}
-}
+// Unpark ends the wait of a batch of n bytes.
+func (m *Room) Unpark(n int64) { m.parked.Add(-n) }

@@ -1,5 +1,4 @@
-// Package recentcalls remembers the spans of the last calls of a sink, so that spans of uploads and imports can link to them.
-package recentcalls
+package callspans
 
 import (
 	"iter"
@@ -16,23 +15,23 @@ const (
 	maxLinks = 32
 )
 
-// Calls are the last sampled calls that have put rows into a sink. The zero value has none. It is safe for concurrent use.
-type Calls struct {
+// recentCalls are the last sampled calls that have put rows into a sink. The zero value has none. It is safe for concurrent use.
+type recentCalls struct {
 	mu    sync.Mutex
-	calls []call // a ring once it is full
+	calls []recentCall // a ring once it is full
 	next  int
 }
 
-type call struct {
+type recentCall struct {
 	at   int64 // when its rows were accepted, in Unix milliseconds
 	span trace.SpanContext
 }
 
-// Add adds a call whose rows were accepted at a time.
-func (r *Calls) Add(at time.Time, span trace.SpanContext) {
+// add adds a call whose rows were accepted at a time.
+func (r *recentCalls) add(at time.Time, span trace.SpanContext) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := call{at.UnixMilli(), span}
+	c := recentCall{at.UnixMilli(), span}
 	if len(r.calls) < maxCalls {
 		r.calls = append(r.calls, c)
 		return
@@ -41,8 +40,8 @@ func (r *Calls) Add(at time.Time, span trace.SpanContext) {
 	r.next = (r.next + 1) % maxCalls
 }
 
-// Links returns links to calls whose rows were accepted between two times, at most maxLinks, and how many calls there are.
-func (r *Calls) Links(first, last time.Time) (links []trace.Link, calls int) {
+// links returns links to calls whose rows were accepted between two times, at most maxLinks, and how many calls there are.
+func (r *recentCalls) links(first, last time.Time) (links []trace.Link, calls int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.calls {
@@ -63,10 +62,10 @@ func (r *Calls) Links(first, last time.Time) (links []trace.Link, calls int) {
 	return links, calls
 }
 
-// All returns the calls and when their rows were accepted, in milliseconds, oldest first.
-func (r *Calls) All() iter.Seq2[time.Time, trace.SpanContext] {
+// all returns the calls and when their rows were accepted, in milliseconds, oldest first.
+func (r *recentCalls) all() iter.Seq2[time.Time, trace.SpanContext] {
 	r.mu.Lock()
-	list := make([]call, 0, len(r.calls))
+	list := make([]recentCall, 0, len(r.calls))
 	for i := range r.calls {
 		list = append(list, r.calls[(r.next+i)%len(r.calls)])
 	}
