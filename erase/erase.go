@@ -364,8 +364,10 @@ func (er *Erasure) arrivals(context.Context) error {
 // add notes the records found in a place. A quarantine is searched twice.
 func (er *Erasure) add(p Place) {
 	if i := slices.IndexFunc(er.report.Places, func(o Place) bool { return p.Place == PlaceQuarantine && o.Place == p.Place && o.Name == p.Name }); i >= 0 {
-		p.Found += er.report.Places[i].Erased // the records that were left are found again
-		p.Erased += er.report.Places[i].Erased
+		before := er.report.Places[i].Erased // the other records are found again
+		p.Searched += before
+		p.Found += before
+		p.Erased += before
 		er.report.Places = slices.Delete(er.report.Places, i, i+1)
 	}
 	p.Left = p.Found - p.Erased - p.Moved
