@@ -108,14 +108,17 @@ func (w *erasureWorld) erase() string {
 	}
 	w.asked[person] = true
 	wait := []time.Duration{0, time.Second, time.Minute}[w.rng.IntN(3)]
-	before, _ := w.places()
-	res, err := w.b.EraseRows(w.t.Context(), time.Now().Add(wait), sink, func(_ driver.Table, cells [][]byte) bool { return personOf(string(cells[1])) == person })
-	if err == nil && res.Moved == 0 && res.Found == res.Erased+res.Marked {
-		_, kept := w.places()
-		for _, r := range w.rows {
-			if r.sink == sink && r.person == person && before[r.id] == 0 && kept[r.id] == 0 {
-				w.gone[r.id] = true
-			}
+	var found []string
+	res, err := w.b.EraseRows(w.t.Context(), time.Now().Add(wait), sink, func(_ driver.Table, cells [][]byte) bool {
+		is := personOf(string(cells[1])) == person
+		if is {
+			found = append(found, string(cells[0]))
+		}
+		return is
+	})
+	if res.Found == int64(len(found)) && res.Found == res.Erased+res.Marked {
+		for _, id := range found {
+			w.gone[id] = true
 		}
 	}
 	return fmt.Sprintf("erase %s of %s, wait %s: %+v, %v", person, sink, wait, res, err)
