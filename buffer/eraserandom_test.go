@@ -34,9 +34,9 @@ type erasureWorld struct {
 	story []string
 	rng   *rand.Rand // of the test, and not of calls
 
-	rows   []erasedRow
-	asked  map[string]bool // people who were erased once
-	gone   map[string]bool // rows that a call has reported as erased or marked
+	rows  []erasedRow
+	asked map[string]bool // people who were erased once
+	gone  map[string]bool // rows that a call has reported as erased or marked
 
 	mu          sync.Mutex
 	calls       *rand.Rand
