@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/killtest"
@@ -32,8 +33,8 @@ const (
 
 // Harness is the target under test.
 type Harness struct {
-	// Open opens the target with its data in a folder. While up is false, its Import returns [ErrDown].
-	Open func(t *testing.T, folder string, up *atomic.Bool) driver.Target
+	// Open opens the target with its data in a folder.
+	Open func(t *testing.T, folder string) driver.Target
 	// Rows returns the cells of [Columns] in the table "people". No process has the target open.
 	Rows func(t *testing.T, folder string) [][]string
 	// Moment is how long an erasure takes about. Default: 150 ms.
@@ -47,12 +48,24 @@ func Columns() []datatype.Column {
 	return []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "email", Type: datatype.String}}
 }
 
-// ErrDown is the error of a target that does not respond.
-var ErrDown = errors.New("the target is down")
+// staging gives no object to imports until it is up, so that files wait.
+type staging struct {
+	*dir.StagingDir
+	up *atomic.Bool
+}
+
+func (s staging) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
+	if !s.up.Load() {
+		return nil, errors.New("staging is down")
+	}
+	return s.StagingDir.Open(ctx, obj)
+}
 
 func (h Harness) open(t *testing.T, folder string, up *atomic.Bool) *forebay.Engine {
 	t.Helper()
-	e, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{Target: h.Open(t, folder, up), Buffer: buffer.Tuning{MemTableBytes: 1 << 20}})
+	e, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{
+		Staging: staging{dir.Staging(filepath.Join(folder, "staging")), up}, Target: h.Open(t, folder), Buffer: buffer.Tuning{MemTableBytes: 1 << 20},
+	})
 	if err == nil {
 		err = e.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "people", Table: forebay.Table{
 			ID: "people", Columns: mapping.Columns{
