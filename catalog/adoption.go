@@ -54,11 +54,11 @@ func (a *Adoption) Finish(ctx context.Context) error {
 	}
 	v := a.c.members.view()
 	erased := append(v.owed(a.instance, ""), v.drops(a.instance)...)
-	if err := errors.Join(a.c.eraseAgain(ctx, erased), a.c.awaitDrop(ctx, erased)); err != nil {
+	if err := errors.Join(a.c.shared.eraseAgain(ctx, erased), a.c.shared.awaitDrop(ctx, erased)); err != nil {
 		return fmt.Errorf("catalog: tables or raw records of erased sources of instance %s are left: %w", a.instance, err)
 	}
 	sinks := a.counts()
-	return a.c.changeMembers(func(v membersView) map[string][]byte {
+	return a.c.shared.changeMembers(func(v membersView) map[string][]byte {
 		if _, ok := v.instances[a.instance]; !ok {
 			return nil
 		}

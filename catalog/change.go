@@ -105,7 +105,7 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 // for a change without a task. The caller has the lock of the source and, in a store that catalogs share, a hold.
 func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, p plan, record func(*change) (key string, value []byte)) error {
 	outOfSync := c.repairs.outOfSyncSince(ref.Source)
-	if err := c.eraseFollowed(ctx, ref.Source); err != nil {
+	if err := c.co.eraseFollowed(ctx, ref.Source); err != nil {
 		return err
 	}
 	ch, err := c.plan(by, ref, p, now())
@@ -153,9 +153,9 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 		records[key] = value
 	}
 	if ch.erasure == nil {
-		c.held.end(hold, records)
+		c.co.end(hold, records)
 	}
-	if err := c.commit(hold, records); err != nil {
+	if err := c.co.commit(hold, records); err != nil {
 		stored, unknown := c.readBack(ch, records, err)
 		switch {
 		case unknown != nil:
@@ -168,11 +168,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 	if e := ch.erasure; e != nil {
 		c.tables.erase(e.Task.ID, e.Tables)
 	}
-	if c.shared == nil { // else took has done it, and maybe more
-		c.retired.add(gone...)
-		c.defs.set(ref.Source, ch.next)
-		c.shadows.keep(ref.Source, ch.next)
-	}
+	c.co.show(ch, gone)
 	c.repairs.synced(ref.Source, outOfSync)
 	return nil
 }
@@ -221,7 +217,7 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 		if err != nil && hold != "" {
 			c.repairs.writeLater(map[string][]byte{hold: nil})
 		}
-		c.held.drop(hold)
+		c.co.release(hold)
 		unlock()
 		leave()
 		result <- err
@@ -253,11 +249,8 @@ func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p pla
 			}
 			return "", nil, err
 		}
-		if c.shared == nil {
-			return "", unlock, nil
-		}
 		planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
-		if hold, err = c.begin(ref, entity, "", planned, map[string][]byte{}); err == nil {
+		if hold, err = c.co.begin(ref, entity, "", planned, map[string][]byte{}); err == nil {
 			return hold, unlock, nil
 		}
 		unlock()
@@ -282,7 +275,7 @@ func (c *Catalog) beginTask(ref Ref, task Task, planned func() (*change, error))
 	wait, cancel := context.WithTimeout(c.ctx, waitForOthers)
 	defer cancel()
 	for {
-		hold, err = c.begin(ref, ref.entity(), task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
+		hold, err = c.co.begin(ref, ref.entity(), task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || refused.Task != "" {
 			return hold, err
 		}

@@ -28,14 +28,14 @@ const (
 )
 
 // letDrop waits a moment for another node that drops a table again. It reports whether to try again.
-func (c *Catalog) letDrop(asked time.Time) bool {
-	if time.Since(asked) >= dropWait || c.pause(c.ctx) != nil {
+func (s *shared) letDrop(asked time.Time) bool {
+	if time.Since(asked) >= dropWait || s.pause(s.c.ctx) != nil {
 		return false
 	}
-	return c.CatchUp(c.ctx) == nil
+	return s.catchUp(s.c.ctx, commitTimeout) == nil
 }
 
-func (c *Catalog) pause(ctx context.Context) error {
+func (s *shared) pause(ctx context.Context) error {
 	select {
 	case <-time.After(dropPause):
 		return nil
@@ -44,79 +44,92 @@ func (c *Catalog) pause(ctx context.Context) error {
 	}
 }
 
-// dropFollowed drops the tables and raw records of erasures that the instance of this catalog has followed.
-func (c *Catalog) dropFollowed(ctx context.Context) error {
-	if c.shared == nil {
-		return nil
-	}
-	drops := c.members.view().drops(c.opts.Instance)
+// dropFollowed implements [coordinator].
+func (s *shared) dropFollowed(ctx context.Context) error {
+	drops := s.members.view().drops(s.c.opts.Instance)
 	if len(drops) == 0 {
 		return nil
 	}
-	if err := errors.Join(c.eraseAgain(ctx, drops), c.dropAgain(ctx, drops)); err != nil {
+	if err := errors.Join(s.eraseAgain(ctx, drops), s.dropAgain(ctx, drops)); err != nil {
 		return err
 	}
-	return c.droppedAgain(drops)
+	return s.droppedAgain(drops)
 }
 
 // awaitDrop is dropAgain, and waits while another node needs one of the tables.
-func (c *Catalog) awaitDrop(ctx context.Context, erased []string) error {
+func (s *shared) awaitDrop(ctx context.Context, erased []string) error {
 	for began := time.Now(); ; {
-		err := c.dropAgain(ctx, erased)
+		err := s.dropAgain(ctx, erased)
 		refused, isRefused := errors.AsType[*Error](err)
 		_, dropped := errors.AsType[*droppedError](err)
 		if !dropped && (!isRefused || refused.Code != Busy) || time.Since(began) >= dropWait {
 			return err
 		}
-		if err := errors.Join(c.pause(ctx), c.CatchUp(ctx)); err != nil {
+		if err := errors.Join(s.pause(ctx), s.catchUp(ctx, commitTimeout)); err != nil {
 			return err
 		}
 	}
 }
 
 // dropAgain drops the tables of erasures that an instance has followed, except tables that a live sink uses by now. It may be repeated.
-func (c *Catalog) dropAgain(ctx context.Context, erased []string) error {
-	tables := slices.DeleteFunc(c.members.view().erasedTables(erased), func(table string) bool { return !c.canDrop(table) || c.defs.userOf(table) != "" })
+func (s *shared) dropAgain(ctx context.Context, erased []string) error {
+	tables := slices.DeleteFunc(s.members.view().erasedTables(erased), func(table string) bool { return !s.c.canDrop(table) || s.c.defs.userOf(table) != "" })
 	if len(tables) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
 	defer cancel()
-	return c.tryDropAgain(ctx, tables)
+	return s.tryDropAgain(ctx, tables)
 }
 
 // tryDropAgain has a hold on the tables while it drops them, so that no change begins to use one meanwhile.
-func (c *Catalog) tryDropAgain(ctx context.Context, tables []string) error {
+func (s *shared) tryDropAgain(ctx context.Context, tables []string) error {
 	id := uuid.NewString()
-	if !c.tables.undo(id, tables, 0) { // a change of this node is about to use one, or has found that it exists
+	if !s.c.tables.undo(id, tables, 0) { // a change of this node is about to use one, or has found that it exists
 		return busy(tables[0], "")
 	}
-	defer c.tables.endUndo(id)
+	defer s.c.tables.endUndo(id)
 	key := holdPrefix + id
-	own := hold{Node: c.opts.Node, Opening: c.held.opening, Tables: tables, Drops: true}
-	if err := c.shared.commitIf(func() error { return c.conflict(own) }, map[string][]byte{key: encode(own)}); err != nil {
+	own := hold{Node: s.c.opts.Node, Opening: s.opening, Tables: tables, Drops: true}
+	if err := s.store.commitIf(func() error { return s.conflict(own) }, map[string][]byte{key: encode(own)}); err != nil {
 		if !errors.Is(err, ErrNotCommitted) {
-			c.repairs.writeLater(map[string][]byte{key: nil})
+			s.c.repairs.writeLater(map[string][]byte{key: nil})
 		}
 		return err
 	}
-	c.held.add(key, own)
+	s.add(key, own)
 	var problems []error
 	for _, table := range tables {
 		switch {
-		case !c.held.has(key):
+		case !s.has(key):
 			problems = append(problems, ErrChanged) // this node was silent for a lease
-		case c.defs.userOf(table) == "":
-			if err := c.dropTable(ctx, table); err != nil {
+		case s.c.defs.userOf(table) == "":
+			if err := s.c.dropTable(ctx, table); err != nil {
 				problems = append(problems, fmt.Errorf("table %s: %w", tableText(table), err))
 			}
 		}
 	}
 	end := map[string][]byte{key: nil}
-	err := c.commit(key, end)
-	c.held.drop(key)
+	err := s.commit(key, end)
+	s.narrow(key, nil)
 	if err != nil && !errors.Is(err, ErrChanged) {
-		c.repairs.writeLater(end)
+		s.c.repairs.writeLater(end)
+	}
+	return errors.Join(problems...)
+}
+
+// eraseAgain deletes the raw records of erasures that an instance has followed.
+func (s *shared) eraseAgain(ctx context.Context, erased []string) error {
+	v := s.members.view()
+	var problems []error
+	for _, e := range erased {
+		archive := v.erased[e].Archive
+		if archive == "" {
+			continue // an earlier release has begun it
+		}
+		if err := s.c.eraseArchive(ctx, archive); err != nil && !cannotErase(err) {
+			problems = append(problems, err)
+		}
 	}
 	return errors.Join(problems...)
 }

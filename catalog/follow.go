@@ -8,20 +8,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/forebay/forebay"
 )
 
 // CatchUp returns when this catalog shows all changes made through any node before the call. Without a store that several catalogs share it
 // returns at once. The error is a [*JournalError] if the journal does not respond.
-func (c *Catalog) CatchUp(ctx context.Context) error { return c.catchUp(ctx, commitTimeout) }
+func (c *Catalog) CatchUp(ctx context.Context) error { return c.co.catchUp(ctx, commitTimeout) }
 
-func (c *Catalog) catchUp(ctx context.Context, timeout time.Duration) error {
-	if c.shared == nil {
-		return nil
-	}
+// catchUp implements [coordinator].
+func (s *shared) catchUp(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := c.shared.catchUp(ctx); err != nil {
+	if err := s.store.catchUp(ctx); err != nil {
 		return &JournalError{err}
 	}
 	return nil
@@ -29,11 +29,11 @@ func (c *Catalog) catchUp(ctx context.Context, timeout time.Duration) error {
 
 // took copies a stored commit into memory. It also runs for this catalog's own commits, whose effect on its own tasks and engine
 // the change itself applies.
-func (c *Catalog) took(records map[string][]byte, own bool) {
+func (s *shared) took(records map[string][]byte, own bool) {
 	sources := map[string]bool{}
 	var ended []func()
 	var erased []string
-	problems := []error{c.members.apply(records)}
+	problems := []error{s.members.apply(records)}
 	for key, record := range records {
 		kind, rest, _ := strings.Cut(key, "/")
 		switch kind + "/" {
@@ -45,9 +45,9 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 		case retiredPrefix:
 			r := new(retired)
 			if record == nil {
-				c.retired.remove(rest)
+				s.c.retired.remove(rest)
 			} else if err := json.Unmarshal(record, r); err == nil {
-				c.retired.add(*r)
+				s.c.retired.add(*r)
 			} else {
 				problems = append(problems, fmt.Errorf("record %s: %w", key, err))
 			}
@@ -59,67 +59,118 @@ func (c *Catalog) took(records map[string][]byte, own bool) {
 					continue
 				}
 			}
-			ended = append(ended, func() { c.tasks.follow(t, record == nil, own) })
+			ended = append(ended, func() { s.c.tasks.follow(t, record == nil, own) })
 		case erasedPrefix:
 			if record != nil && !own {
 				erased = append(erased, erasedSource(rest))
 			}
 		case holdPrefix:
 			if !own {
-				c.held.follow(key, record)
+				s.follow(key, record)
 			}
 		}
 	}
 	for _, source := range erased {
-		if len(c.members.view().owed(c.opts.Instance, source)) > 0 {
-			c.repairs.eraseLater(source)
+		if len(s.members.view().owed(s.c.opts.Instance, source)) > 0 {
+			s.eraseLater(source)
 		}
 	}
 	for source := range sources {
-		t, err := readTree(c.store, source)
+		t, err := readTree(s.c.store, source)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		c.defs.set(source, t)
-		c.shadows.keep(source, t)
+		s.c.defs.set(source, t)
+		s.c.shadows.keep(source, t)
 		if !own {
-			c.repairs.syncLater(source)
+			s.c.repairs.syncLater(source)
 		}
 	}
 	for _, end := range ended { // a reader that sees the end of a task finds its changes
 		end()
 	}
 	if err := errors.Join(problems...); err != nil {
-		c.log.Error("change of another node not readable", "cause", err, "next", "upgrade this node if the other nodes have a newer release")
+		s.c.log.Error("change of another node not readable", "cause", err, "next", "upgrade this node if the other nodes have a newer release")
 	}
 }
 
-// eraseFollowed removes from the engine what belongs to a source that another node has erased, perhaps while this one was away. What
-// the engine has of the source is from before, because it gets a new one of this id only then. The caller has the lock of the source.
-func (c *Catalog) eraseFollowed(ctx context.Context, source string) error {
-	if !c.repairs.isErased(source) {
+// show implements [coordinator]. took has done it, and maybe more.
+func (s *shared) show(*change, []retired) {}
+
+// outcome implements [coordinator]. took has the tree, or what another node has changed since.
+func (s *shared) outcome(ch *change, records map[string][]byte, cause error) (stored bool, next *tree, err error) {
+	if pending, ok := errors.AsType[*pendingError](cause); ok {
+		stored, err = pending.outcome()
+	} else {
+		stored, err = s.c.holds(records)
+	}
+	return stored, s.c.defs.get(ch.ref.Source), err
+}
+
+// erase implements [coordinator]. It adds the records that other instances have to follow.
+func (s *shared) erase(ch *change) error {
+	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at, Tables: ch.erasure.Tables, Archive: ch.erasure.Archive})
+	return s.c.store.Scan(endedKey(ch.ref.Source, ""), func(key string, _ []byte) error {
+		ch.records[key] = nil
+		return nil
+	})
+}
+
+// erasing implements [coordinator].
+func (s *shared) erasing(source string) (done func(error)) {
+	owed := s.members.view().owed(s.c.opts.Instance, source)
+	return func(err error) {
+		if err != nil || s.followed(owed, false) != nil {
+			s.eraseLater(source)
+		}
+	}
+}
+
+func (s *shared) eraseLater(source string) {
+	s.erasedMu.Lock()
+	s.erased[source] = true
+	s.erasedMu.Unlock()
+	s.c.repairs.syncLater(source)
+}
+
+// eraseFollowed implements [coordinator]. The source may have been erased while this node was away. What the engine has of it is from before,
+// because it gets a new one of this id only then.
+func (s *shared) eraseFollowed(ctx context.Context, source string) error {
+	s.erasedMu.Lock()
+	erased := s.erased[source]
+	s.erasedMu.Unlock()
+	if !erased {
 		return nil
 	}
-	owed := c.members.view().owed(c.opts.Instance, source)
-	_, err := c.defineInEngine(ctx, source, nil, forebay.ApplyOptions{})
+	owed := s.members.view().owed(s.c.opts.Instance, source)
+	_, err := s.c.defineInEngine(ctx, source, nil, forebay.ApplyOptions{})
 	if err == nil {
-		err = eraseRows(ctx, c.eng, source)
+		err = eraseRows(ctx, s.c.eng, source)
 	}
 	if err == nil {
-		err = c.followed(owed, c.opts.DropTable != nil || len(c.opts.DropTables) > 0 || c.canEraseArchive())
+		err = s.followed(owed, s.c.opts.DropTable != nil || len(s.c.opts.DropTables) > 0 || s.c.canEraseArchive())
 	}
-	if err == nil {
-		c.repairs.add(func() {}) // which drop the tables and raw records
-		c.repairs.eraseDone(source, func() bool { return len(c.members.view().owed(c.opts.Instance, source)) == 0 })
+	if err != nil {
+		return err
 	}
-	return err
+	s.erasedMu.Lock()
+	if len(s.members.view().owed(s.c.opts.Instance, source)) == 0 { // else there is another erasure by now
+		delete(s.erased, source)
+	}
+	s.erasedMu.Unlock()
+	s.c.repairs.add(func() {}) // which drop the tables and raw records
+	return nil
 }
 
-// syncFollowed gives the engine what other nodes have changed, before a change that may need the room. The engine must have ended a source
-// before it can begin a new one at the limit.
-func (c *Catalog) syncFollowed(ctx context.Context) {
-	if c.shared != nil {
-		c.syncOutOfSync(ctx)
+// syncFollowed implements [coordinator]. The engine must have ended a source before it can begin a new one at the limit.
+func (s *shared) syncFollowed(ctx context.Context) { s.c.syncOutOfSync(ctx) }
+
+// disown implements [coordinator]. It follows the task from now on.
+func (s *shared) disown(task Task) {
+	s.c.log.Warn("task ended by another node", "task", task.ID, "next", "find out why this node was silent")
+	s.c.tasks.disown(task)
+	if record, err := s.c.store.Get(taskKey(task.ID)); err == nil && record != nil && json.Unmarshal(record, &task) == nil {
+		s.c.tasks.follow(task, false, false)
 	}
 }

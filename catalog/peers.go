@@ -209,7 +209,7 @@ func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 	a := answer{Format: peerFormat, Node: c.opts.Node}
 	err := json.Unmarshal(asked, &r)
 	switch {
-	case c.shared == nil || c.ctx.Err() != nil || r.From == c.held.opening:
+	case c.shared == nil || c.ctx.Err() != nil || r.From == c.shared.opening:
 		return nil
 	case r.Format > peerFormat: // whose members may have other types
 		a.Refused = fmt.Sprintf("it has an older release, which reads requests up to format %d: update it", peerFormat)
@@ -369,7 +369,7 @@ func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request
 		got.cause = errors.New("this node cannot ask others")
 		return got
 	}
-	r.Format, r.From, r.Timeout = peerFormat, c.held.opening, timeout
+	r.Format, r.From, r.Timeout = peerFormat, c.shared.opening, timeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for data, err := range c.opts.Peers.Ask(ctx, encode(r)) {
@@ -445,7 +445,7 @@ func (c *Catalog) everywhere(ctx context.Context, r request) (_ outcome, why str
 		return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
 	}
 	missing := c.missing(c.members.view(), knows, got)
-	if len(missing) > 0 && c.catchUp(ctx, statisticsTimeout) == nil {
+	if len(missing) > 0 && c.co.catchUp(ctx, statisticsTimeout) == nil {
 		missing = c.missing(c.members.view(), knows, got)
 	}
 	for i, m := range missing {

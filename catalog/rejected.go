@@ -86,7 +86,7 @@ func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.R
 		add(got.instances())
 		has := func(instance string) bool { _, ok := pages[instance]; return ok }
 		if page.Missing = c.missing(c.members.view(), has, got); len(page.Missing) > 0 {
-			_ = c.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
+			_ = c.co.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
 			page.Missing = c.missing(c.members.view(), has, got)
 		}
 		lives := c.members.view().instances
@@ -304,7 +304,7 @@ func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsAnswer, er
 				return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
 			}
 			missing := c.missing(c.members.view(), knows, got)
-			if len(missing) > 0 && c.catchUp(ctx, statisticsTimeout) == nil {
+			if len(missing) > 0 && c.co.catchUp(ctx, statisticsTimeout) == nil {
 				missing = c.missing(c.members.view(), knows, got)
 			}
 			if len(missing) > 0 {

@@ -124,7 +124,7 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 		_, _, err := c.find(ref)
 		return &change{}, err
 	}
-	hold, err := c.begin(Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
+	hold, err := c.co.begin(Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
 	if err != nil {
 		c.tasks.release(entity)
 		return Task{}, err
@@ -147,9 +147,9 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r request) {
 	ctx, cancel := context.WithTimeout(ctx, rejectsTimeout)
 	defer cancel()
-	defer c.held.drop(hold)
+	defer c.co.release(hold)
 	result := RejectsResult{}
-	c.syncFollowed(ctx)
+	c.co.syncFollowed(ctx)
 	var err error
 	if r.Rejects.Filter != nil {
 		err = c.moveFiltered(ctx, hold, r, &result)
@@ -162,12 +162,10 @@ func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r requ
 	}
 	done.noteDiscard(c.log)
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
-	if hold != "" {
-		end[hold] = nil
-	}
-	switch err := c.commit(hold, end); {
+	c.co.end(hold, end)
+	switch err := c.co.commit(hold, end); {
 	case errors.Is(err, ErrChanged):
-		c.disown(task)
+		c.co.disown(task)
 		return
 	case err != nil:
 		c.repairs.writeLater(end)
@@ -303,8 +301,8 @@ func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) 
 	var moved RejectsResult // by attempts that have not come to their end
 	failed := Missing{Instance: instance, Node: c.members.view().instances[instance].Node}
 	for attempt, full := 1, 0; ; {
-		if ctx.Err() != nil || hold != "" && !c.held.has(hold) {
-			return rejectsAnswer{Result: moved}, cmp.Or(context.Cause(ctx), ErrChanged)
+		if err := cmp.Or(context.Cause(ctx), c.co.owns(hold)); err != nil {
+			return rejectsAnswer{Result: moved}, err
 		}
 		stepping, cancel := context.WithTimeout(c.ctx, filesTimeout)
 		_, all := c.carryOut(stepping, r)
@@ -316,7 +314,7 @@ func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) 
 			got := c.askUntil(c.ctx, filesTimeout, r, here)
 			all = slices.DeleteFunc(got.instances(), func(i instanceAnswer) bool { return i.Instance != instance })
 			if len(all) == 0 {
-				_ = c.catchUp(ctx, statisticsTimeout)
+				_ = c.co.catchUp(ctx, statisticsTimeout)
 				missing := c.missing(c.members.view(), func(other string) bool { return other != instance }, got)
 				if len(missing) == 0 {
 					return rejectsAnswer{Result: moved}, nil // it has ended because it had none left

@@ -111,7 +111,7 @@ func (c *Catalog) count(ctx context.Context, sources []string) counted {
 		}
 		has := func(instance string) bool { return instance == k.instance || k.others[instance] != nil }
 		if k.view = c.members.view(); len(c.missing(k.view, has, answers)) > 0 {
-			_ = c.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
+			_ = c.co.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
 			k.view = c.members.view()
 		}
 		k.missing = c.missing(k.view, has, answers)

@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -372,7 +371,7 @@ func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) (*change, error) {
 func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan) {
 	done := task
 	var rest *erasure
-	c.syncFollowed(ctx)
+	c.co.syncFollowed(ctx)
 	unlock, err := c.locks.Lock(ctx, task.SourceID, task.ID)
 	if err == nil {
 		err = c.apply(ctx, by, task.ref(), task.ID, hold, p, func(ch *change) (string, []byte) {
@@ -390,7 +389,7 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 		return
 	}
 	if errors.Is(err, ErrChanged) {
-		c.disown(task)
+		c.co.disown(task)
 		return
 	}
 	if err != nil {
@@ -399,23 +398,14 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and retry it")
 		if _, unknown := errors.AsType[*unknownError](err); !unknown { // else the record in the store is the truth
 			end := map[string][]byte{taskKey(task.ID): encode(done)}
-			c.held.end(hold, end)
+			c.co.end(hold, end)
 			if err := c.store.Commit(end); err != nil {
 				c.repairs.writeLater(end)
 			}
 		}
 	}
-	c.held.ended(hold)
+	c.co.release(hold)
 	c.tasks.end(done, nil)
-}
-
-// disown leaves a task to the catalog that has taken over its hold, and follows it from now on.
-func (c *Catalog) disown(task Task) {
-	c.log.Warn("task ended by another node", "task", task.ID, "next", "find out why this node was silent")
-	c.tasks.disown(task)
-	if record, err := c.store.Get(taskKey(task.ID)); err == nil && record != nil && json.Unmarshal(record, &task) == nil {
-		c.tasks.follow(task, false, false)
-	}
 }
 
 // codeOf returns the code of a failure, or "" when the request is not at fault.
@@ -483,10 +473,6 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
 	err := scan(c.store, taskPrefix, func(key string, t *Task) {
 		goesOn := t.Replay != nil && !t.Finished() || slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID })
-		if c.shared != nil {
-			c.tasks.follow(*t, false, false)
-			return
-		}
 		if !goesOn && !t.Finished() {
 			t.Status, t.Failure, t.FinishedAt = Failed, t.interrupted(), now()
 			ended[key] = encode(t)
@@ -496,10 +482,13 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 			close(r.done)
 		}
 	})
-	if err != nil || len(ended) == 0 {
-		return err
+	if err == nil && len(ended) > 0 {
+		err = c.store.Commit(ended)
 	}
-	return c.store.Commit(ended)
+	if err != nil {
+		err = fmt.Errorf("catalog: %w", err)
+	}
+	return err
 }
 
 // Tasks returns all tasks that are kept, oldest first.
