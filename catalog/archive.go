@@ -66,7 +66,7 @@ var errReplayCancelled = errors.New("cancelled")
 //
 // Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
 func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {
-	if c.shared != nil {
+	if c.co.severalEngines() {
 		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has its own runs. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {

@@ -105,9 +105,6 @@ type Catalog struct {
 	tables  *tableClaims
 	retired *retiredTokens
 	repairs *repairs
-	members *members
-	adopted adoptions
-	shared  *shared
 	shadows shadows
 }
 
@@ -144,10 +141,8 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 		defs:   &definitions{trees: map[string]*tree{}},
 		tasks:  &tasks{reserved: map[string]string{}, byID: map[string]*running{}},
 		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(),
-		members: &members{},
 	}
 	c.co = newCoordinator(c)
-	c.shared, _ = c.co.(*shared)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	erasures, creations, err := c.load()
 	if err == nil {

@@ -47,6 +47,17 @@ type coordinator interface {
 	syncFollowed(ctx context.Context)
 	// dropFollowed drops the tables and raw records of sources that other catalogs have erased, once the engine has nothing left of the sources.
 	dropFollowed(ctx context.Context) error
+
+	// severalEngines reports whether other engines have rows of the same sources.
+	severalEngines() bool
+	// instances returns the engines that may have rows, by name, and the nodes that have accepted these.
+	instances() map[string]string
+	// carryOut carries out a request with the engines of this catalog that it concerns.
+	carryOut(ctx context.Context, r request) []instanceAnswer
+	// ask has the other catalogs carry out a request. It returns when each of them has responded, one with enough, or timeout is over.
+	ask(ctx context.Context, timeout time.Duration, r request, enough func(instanceAnswer) bool) answers
+	// count returns the counters of some sources in all engines.
+	count(ctx context.Context, sources []string) counts
 }
 
 // alone is the coordinator of a catalog that has its store for itself. No change has a hold.
@@ -108,3 +119,16 @@ func (alone) erasing(string) (done func(error)) { return func(error) {} }
 func (alone) eraseFollowed(context.Context, string) error { return nil }
 func (alone) syncFollowed(context.Context)                {}
 func (alone) dropFollowed(context.Context) error          { return nil }
+
+func (alone) severalEngines() bool         { return false }
+func (alone) instances() map[string]string { return map[string]string{"": ""} }
+
+func (a alone) carryOut(ctx context.Context, r request) []instanceAnswer {
+	return []instanceAnswer{a.c.carryOut(ctx, place{eng: a.c.eng}, r)}
+}
+
+func (alone) ask(context.Context, time.Duration, request, func(instanceAnswer) bool) answers {
+	return answers{missing: func(context.Context, func(string) bool) []Missing { return nil }}
+}
+
+func (a alone) count(_ context.Context, sources []string) counts { return a.c.engineCounts(sources) }

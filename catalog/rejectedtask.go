@@ -198,10 +198,7 @@ func (t Task) noteDiscard(log *slog.Logger) {
 
 // places returns the instances that may have records.
 func (c *Catalog) places() []string {
-	if c.shared == nil {
-		return []string{c.opts.Instance}
-	}
-	return slices.Sorted(maps.Keys(c.members.view().instances))
+	return slices.Sorted(maps.Keys(c.co.instances()))
 }
 
 // haveEnded reports whether some of the instances have ended.
@@ -299,23 +296,19 @@ const (
 // is not ended by ctx, because its moved records would not be counted.
 func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsAnswer, error) {
 	var moved RejectsResult // by attempts that have not come to their end
-	failed := Missing{Instance: instance, Node: c.members.view().instances[instance].Node}
+	failed := Missing{Instance: instance, Node: c.co.instances()[instance]}
 	for attempt, full := 1, 0; ; {
 		if err := cmp.Or(context.Cause(ctx), c.co.owns(hold)); err != nil {
 			return rejectsAnswer{Result: moved}, err
 		}
 		stepping, cancel := context.WithTimeout(c.ctx, filesTimeout)
-		_, all := c.carryOut(stepping, r)
+		all := c.co.carryOut(stepping, r)
 		cancel()
-		if c.shared != nil && len(all) == 0 {
-			here := func(a answer) bool {
-				return slices.ContainsFunc(a.Instances, func(i instanceAnswer) bool { return i.Instance == instance })
-			}
-			got := c.askUntil(c.ctx, filesTimeout, r, here)
-			all = slices.DeleteFunc(got.instances(), func(i instanceAnswer) bool { return i.Instance != instance })
+		if len(all) == 0 {
+			got := c.co.ask(c.ctx, filesTimeout, r, func(i instanceAnswer) bool { return i.Instance == instance })
+			all = slices.DeleteFunc(got.instances, func(i instanceAnswer) bool { return i.Instance != instance })
 			if len(all) == 0 {
-				_ = c.co.catchUp(ctx, statisticsTimeout)
-				missing := c.missing(c.members.view(), func(other string) bool { return other != instance }, got)
+				missing := got.missing(ctx, func(other string) bool { return other != instance })
 				if len(missing) == 0 {
 					return rejectsAnswer{Result: moved}, nil // it has ended because it had none left
 				}

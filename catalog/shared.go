@@ -18,8 +18,8 @@ type shared struct {
 	// opening is new for each time that the catalog of the node is opened.
 	opening string
 	holds
-	members *members
-	adopted *adoptions
+	members members
+	adopted adoptions
 
 	erasedMu sync.Mutex
 	// erased are sources that another catalog has erased, whose rows and counters are still in the engine of this one. They are out of sync, too.
@@ -39,7 +39,7 @@ func newCoordinator(c *Catalog) coordinator {
 	}
 	return &shared{
 		c: c, store: store, opening: uuid.NewString(), holds: holds{own: map[string]hold{}, others: map[string]seenHold{}},
-		members: c.members, adopted: &c.adopted, erased: map[string]bool{},
+		erased: map[string]bool{},
 	}
 }
 
