@@ -17,9 +17,9 @@ type coordinator interface {
 	catchUp(ctx context.Context, timeout time.Duration) error
 
 	// begin makes the first write of a change. planned makes the change, and may be called several times. records has the task, or is empty for
-	// a change without one. The hold keeps other catalogs from the entity, the source and the tables of the change. The error is [Busy] if
-	// another change has one of these.
-	begin(ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error)
+	// a change without one. The hold keeps other catalogs from the entity, the source and the tables of the change. If another catalog's change
+	// has one of these, begin waits while it may end soon, and until ctx ends. Then the error is [Busy].
+	begin(ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error)
 	// commit writes records of a change. The error is [ErrChanged] if another catalog has taken the change over.
 	commit(hold string, records map[string][]byte) error
 	// owns returns [ErrChanged] if another catalog has taken the change over.
@@ -73,7 +73,7 @@ func (a alone) start(erasures []*erasure, creations []*creation) {
 
 func (alone) catchUp(context.Context, time.Duration) error { return nil }
 
-func (a alone) begin(_ Ref, _, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error) {
+func (a alone) begin(_ context.Context, _ Ref, _, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error) {
 	if task == "" {
 		return "", nil
 	}

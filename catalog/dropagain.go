@@ -101,7 +101,7 @@ func (s *shared) tryDropAgain(ctx context.Context, tables []string) error {
 	var problems []error
 	for _, table := range tables {
 		switch {
-		case !s.has(key):
+		case s.owns(key) != nil:
 			problems = append(problems, ErrChanged) // this node was silent for a lease
 		case s.c.defs.userOf(table) == "":
 			if err := s.c.dropTable(ctx, table); err != nil {

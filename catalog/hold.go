@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -81,17 +82,12 @@ func (h *holds) add(key string, own hold) {
 
 // owns implements [coordinator].
 func (h *holds) owns(key string) error {
-	if key != "" && !h.has(key) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.own[key]; !ok && key != "" {
 		return ErrChanged
 	}
 	return nil
-}
-
-func (h *holds) has(key string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.own[key]
-	return ok
 }
 
 // rest reports whether a hold is what narrow has left.
@@ -159,8 +155,30 @@ func (h *holds) deaf() {
 	}
 }
 
-// begin implements [coordinator]. It plans again if another node has changed the source meanwhile.
-func (s *shared) begin(ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (key string, err error) {
+// lookAgain is how often a change looks whether another node still has its source.
+const lookAgain = 100 * time.Millisecond
+
+// begin implements [coordinator]. A change with a task does not wait for another one, whose id the caller gets.
+func (s *shared) begin(
+	ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte,
+) (key string, err error) {
+	wait, cancel := context.WithTimeout(ctx, waitForOthers)
+	defer cancel()
+	for {
+		key, err = s.tryBegin(ref, entity, task, planned, records)
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || task != "" && refused.Task != "" {
+			return key, err
+		}
+		select { // the store does not say when a hold ends
+		case <-time.After(lookAgain):
+		case <-wait.Done():
+			return "", err
+		}
+	}
+}
+
+// tryBegin is begin without waiting. It plans again if another node has changed the source meanwhile.
+func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (key string, err error) {
 	if err := s.catchUp(s.c.ctx, commitTimeout); err != nil {
 		return "", err
 	}
@@ -178,8 +196,8 @@ func (s *shared) begin(ref Ref, entity, task string, planned func() (*change, er
 		if ch.erasure != nil {
 			own.Tables = ch.erasure.Tables
 		}
-		all := maps.Clone(records)
-		all[key] = encode(own)
+		all := map[string][]byte{key: encode(own)}
+		maps.Copy(all, records)
 		err = s.store.commitIf(func() error {
 			if s.c.defs.get(ref.Source) != ch.old {
 				return ErrChanged
@@ -248,10 +266,10 @@ func (s *shared) commit(key string, records map[string][]byte) error {
 	s.beat(key, records)
 	return s.store.commitIf(func() error {
 		// The record is gone if a commit before this one has ended the change.
-		if record, err := s.c.store.Get(key); err != nil || record == nil || !s.has(key) {
+		if record, err := s.c.store.Get(key); err != nil || record == nil {
 			return cmp.Or(err, ErrChanged)
 		}
-		return nil
+		return s.owns(key)
 	}, records)
 }
 

@@ -124,7 +124,7 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 		_, _, err := c.find(ref)
 		return &change{}, err
 	}
-	hold, err := c.co.begin(Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
+	hold, err := c.co.begin(c.ctx, Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
 	if err != nil {
 		c.tasks.release(entity)
 		return Task{}, err

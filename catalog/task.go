@@ -330,7 +330,7 @@ func (c *Catalog) submit(by By, kind string, ref Ref, p plan) (Task, error) {
 		return Task{}, err
 	}
 	checked := func() (*change, error) { return c.check(by, ref, p, at) }
-	hold, err := c.beginTask(ref, task, checked)
+	hold, err := c.co.begin(c.ctx, ref, ref.entity(), task.ID, checked, map[string][]byte{taskKey(task.ID): encode(task)})
 	if err != nil {
 		c.tasks.release(ref.entity())
 		return Task{}, err
