@@ -130,7 +130,7 @@ func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID s
 	if err != nil {
 		return nil, refusal(ref, recordID, err)
 	}
-	return testedCells(newCellRecords(cells)), nil
+	return testedCells(cells), nil
 }
 
 // ReplayRejected replays one record at once. See [Catalog.ReplayRejected].

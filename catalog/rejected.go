@@ -25,10 +25,15 @@ import (
 type QuarantineStatistics struct {
 	// Records is the current number, Bytes their size as the bounds count it, OldestAt when the oldest was rejected. On a store that
 	// several catalogs share each node has the bounds for itself.
-	Records, Bytes int64
-	OldestAt       time.Time
+	Records  int64     `json:"records,omitempty"`
+	Bytes    int64     `json:"bytes,omitempty"`
+	OldestAt time.Time `json:"oldestAt,omitzero"`
 	// Added counts the records of all time. Lost counts the records that could not be read from a disk.
-	Added, Replayed, Discarded, Expired, Lost int64
+	Added     int64 `json:"added,omitempty"`
+	Replayed  int64 `json:"replayed,omitempty"`
+	Discarded int64 `json:"discarded,omitempty"`
+	Expired   int64 `json:"expired,omitempty"`
+	Lost      int64 `json:"lost,omitempty"`
 }
 
 // RejectedPage is a part of the quarantine of a sink. It may be short or empty and have a Next. See [forebay.SinkQuarantine.Page].
@@ -46,13 +51,14 @@ type RejectedPage struct {
 // TestedCell is a [mapping.Cell] of a rejected record.
 type TestedCell struct {
 	// Column and Type come from the definition.
-	Column string
-	Type   datatype.Type
+	Column string        `json:"column"`
+	Type   datatype.Type `json:"type,omitempty"`
 	// Value is empty for Null and for a cell with an Error. The value of a secret column is hidden.
-	Value string
-	Null  bool
+	Value string `json:"value,omitempty"`
+	Null  bool   `json:"null,omitempty"`
 	// Error is why there is no value, and Reason the same as a word.
-	Error, Reason string
+	Error  string `json:"error,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Rejected lists the quarantine of a sink, at most limit records that f selects. f.After is the Next of the page before. The work of each
@@ -226,15 +232,7 @@ func (c *Catalog) TestRejected(ctx context.Context, sourceID, id, recordID strin
 	if err != nil {
 		return nil, err
 	}
-	return testedCells(a.Cells), nil
-}
-
-func testedCells(records []cellRecord) []TestedCell {
-	cells := make([]TestedCell, 0, len(records))
-	for _, cell := range records {
-		cells = append(cells, TestedCell(cell))
-	}
-	return cells
+	return a.Cells, nil
 }
 
 // ReplayRejected replays one record at once. See [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
@@ -363,7 +361,7 @@ func (c *Catalog) onRejects(ctx context.Context, p place, r request) instanceAns
 		}
 		err = p.asDefined(ctx, r, func() error {
 			cells, err := q.Test(ctx, id)
-			out.Rejects.Cells = newCellRecords(cells)
+			out.Rejects.Cells = testedCells(cells)
 			return err
 		})
 	case opReplayRejects, opDropRejects:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -43,42 +42,26 @@ func newCoordinator(c *Catalog) coordinator {
 	}
 }
 
-// open implements [coordinator].
-func (s *shared) open(ctx context.Context, _ []*erasure) error {
-	if err := s.load(); err != nil {
+func (s *shared) open(ctx context.Context, _ []*erasure) (err error) {
+	records := map[string][]byte{}
+	for _, prefix := range []string{memberPrefix, endedPrefix, erasedPrefix, holdPrefix, taskPrefix} {
+		err = errors.Join(err, s.c.store.Scan(prefix, func(key string, record []byte) error {
+			records[key] = bytes.Clone(record)
+			return nil
+		}))
+	}
+	if err = errors.Join(err, s.apply(records, false)); err != nil {
 		return fmt.Errorf("catalog: %w", err)
 	}
 	s.store.follow(s.took)
 	if err := s.join(ctx); err != nil {
 		return fmt.Errorf("catalog: instance %s of node %s cannot join the others: %w", s.c.opts.Instance, s.c.opts.Node, err)
 	}
-	for _, source := range s.members.view().owedSources(s.c.opts.Instance) {
-		s.eraseLater(source)
-	}
 	s.c.repairs.add(func() {}) // the instance may have tables to drop
 	return nil
 }
 
-// load reads the store. Nothing else uses the catalog yet.
-func (s *shared) load() error {
-	records := map[string][]byte{}
-	var problems []error
-	for _, prefix := range []string{memberPrefix, endedPrefix, erasedPrefix, holdPrefix} {
-		problems = append(problems, s.c.store.Scan(prefix, func(key string, record []byte) error {
-			records[key] = bytes.Clone(record)
-			return nil
-		}))
-	}
-	for key, record := range records {
-		if strings.HasPrefix(key, holdPrefix) {
-			s.follow(key, record)
-		}
-	}
-	problems = append(problems, s.members.apply(records), scan(s.c.store, taskPrefix, func(_ string, t *Task) { s.c.tasks.follow(*t, false, false) }))
-	return errors.Join(problems...)
-}
-
-// start implements [coordinator]. The catalogs that have begun erasures continue them, or takeOver does.
+// start resumes no erasure. The catalog that has begun it continues it, or takeOver does.
 func (s *shared) start([]*erasure, []*creation) {
 	s.c.syncOutOfSync(s.c.ctx)
 	s.c.tasks.work.Add(1)

@@ -69,13 +69,10 @@ type SinkPatch struct {
 // CreateSink makes a sink. Its table is created, and if it exists compared, or extended. The id of a deleted sink brings that one
 // back with the new content, and its versions continue.
 func (c *Catalog) CreateSink(by By, sourceID string, spec SinkSpec) (Task, error) {
-	_, err := c.liveTree(sourceID)
-	if err != nil { // perhaps another node has made it
-		if err = c.CatchUp(c.ctx); err == nil {
-			_, err = c.liveTree(sourceID)
-		}
+	if err := c.CatchUp(c.ctx); err != nil {
+		return Task{}, err
 	}
-	if err != nil {
+	if _, err := c.liveTree(sourceID); err != nil {
 		return Task{}, err
 	}
 	id, bad := newID(spec.ID, spec.Name, "sinkId")

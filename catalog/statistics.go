@@ -108,8 +108,7 @@ func (c *Catalog) engineCounts(sources []string) engineCounts {
 func (k engineCounts) of(source string, s Sink) Statistics {
 	own := k[[2]string{source, s.ID}]
 	out := newStatistics(own)
-	out.add(newSinkCounts(own))
-	out.Files = slices.Clone(own.Files) // with their tables
+	out.add(own)
 	out.subtract(s.Cleared)
 	out.finish(s.Cleared.At)
 	return out
@@ -132,22 +131,18 @@ func newStatistics(own forebay.SinkStats) Statistics {
 	return Statistics{Columns: own.Table.Columns, Version: own.Version, Retired: own.Retired, Refused: own.Refused, Rejected: map[string]int64{}}
 }
 
-func (out *Statistics) add(n sinkCounts) {
-	addLevel(&out.Local, buffer.Level(n.Local))
-	addLevel(&out.Staging, buffer.Level(n.Staging))
-	addLevel(&out.Target, buffer.Level(n.Target))
-	addLevel(&out.Expired, buffer.Level(n.Expired))
-	addLevel(&out.Damaged, buffer.Level(n.Damaged))
-	addLevel(&out.Discarded, buffer.Level(n.Discarded))
-	kept := quarantineRecord(out.Quarantine)
-	kept.add(n.Quarantine)
-	out.Quarantine = QuarantineStatistics(kept)
+func (out *Statistics) add(n forebay.SinkStats) {
+	addLevel(&out.Local, n.Local)
+	addLevel(&out.Staging, n.Staging)
+	addLevel(&out.Target, n.Target)
+	addLevel(&out.Expired, n.Expired)
+	addLevel(&out.Damaged, n.Damaged)
+	addLevel(&out.Discarded, n.Discarded)
+	out.Quarantine.add(newQuarantineStatistics(n.Quarantine))
 	for reason, records := range n.Rejected {
 		out.Rejected[reason] += records
 	}
-	for _, f := range n.Files {
-		out.Files = append(out.Files, f.stats())
-	}
+	out.Files = append(out.Files, n.Files...)
 	out.Refused = cmp.Or(out.Refused, n.Refused)
 }
 
@@ -194,3 +189,6 @@ func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 		return nil
 	}))
 }
+
+// statisticsTimeout bounds how long statistics wait for other nodes.
+const statisticsTimeout = 2 * time.Second

@@ -17,7 +17,6 @@ import (
 // returns at once. The error is a [*JournalError] if the journal does not respond.
 func (c *Catalog) CatchUp(ctx context.Context) error { return c.co.catchUp(ctx, commitTimeout) }
 
-// catchUp implements [coordinator].
 func (s *shared) catchUp(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -27,9 +26,16 @@ func (s *shared) catchUp(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// took copies a stored commit into memory. It also runs for this catalog's own commits, whose effect on its own tasks and engine
-// the change itself applies.
+// took copies a stored commit into memory.
 func (s *shared) took(records map[string][]byte, own bool) {
+	if err := s.apply(records, own); err != nil {
+		s.c.log.Error("change of another node not readable", "cause", err, "next", "upgrade this node if the other nodes have a newer release")
+	}
+}
+
+// apply copies records into memory. It also runs for this catalog's own commits, whose effect on its own tasks and engine the change itself
+// applies.
+func (s *shared) apply(records map[string][]byte, own bool) error {
 	sources := map[string]bool{}
 	var ended []func()
 	var erased []string
@@ -90,15 +96,13 @@ func (s *shared) took(records map[string][]byte, own bool) {
 	for _, end := range ended { // a reader that sees the end of a task finds its changes
 		end()
 	}
-	if err := errors.Join(problems...); err != nil {
-		s.c.log.Error("change of another node not readable", "cause", err, "next", "upgrade this node if the other nodes have a newer release")
-	}
+	return errors.Join(problems...)
 }
 
-// show implements [coordinator]. took has done it, and maybe more.
+// show has nothing left to do after took.
 func (s *shared) show(*change, []retired) {}
 
-// outcome implements [coordinator]. took has the tree, or what another node has changed since.
+// outcome returns the tree that took has read, or what another node has made of it since.
 func (s *shared) outcome(ch *change, records map[string][]byte, cause error) (stored bool, next *tree, err error) {
 	if pending, ok := errors.AsType[*pendingError](cause); ok {
 		stored, err = pending.outcome()
@@ -108,7 +112,7 @@ func (s *shared) outcome(ch *change, records map[string][]byte, cause error) (st
 	return stored, s.c.defs.get(ch.ref.Source), err
 }
 
-// erase implements [coordinator]. It adds the records that other instances have to follow.
+// erase adds the records that other instances have to follow.
 func (s *shared) erase(ch *change) error {
 	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at, Tables: ch.erasure.Tables, Archive: ch.erasure.Archive})
 	return s.c.store.Scan(endedKey(ch.ref.Source, ""), func(key string, _ []byte) error {
@@ -117,7 +121,6 @@ func (s *shared) erase(ch *change) error {
 	})
 }
 
-// erasing implements [coordinator].
 func (s *shared) erasing(source string) (done func(error)) {
 	owed := s.members.view().owed(s.c.opts.Instance, source)
 	return func(err error) {
@@ -134,8 +137,8 @@ func (s *shared) eraseLater(source string) {
 	s.c.repairs.syncLater(source)
 }
 
-// eraseFollowed implements [coordinator]. The source may have been erased while this node was away. What the engine has of it is from before,
-// because it gets a new one of this id only then.
+// eraseFollowed may run long after the erasure, if this node was away. What the engine has of the source is from before it, because the engine
+// gets a new source of this id only then.
 func (s *shared) eraseFollowed(ctx context.Context, source string) error {
 	s.erasedMu.Lock()
 	erased := s.erased[source]
@@ -163,10 +166,10 @@ func (s *shared) eraseFollowed(ctx context.Context, source string) error {
 	return nil
 }
 
-// syncFollowed implements [coordinator]. The engine must have ended a source before it can begin a new one at the limit.
+// syncFollowed precedes a change, because at the limit the engine must have ended a source before it can begin a new one.
 func (s *shared) syncFollowed(ctx context.Context) { s.c.syncOutOfSync(ctx) }
 
-// disown implements [coordinator]. It follows the task from now on.
+// disown follows the task from now on.
 func (s *shared) disown(task Task) {
 	s.c.log.Warn("task ended by another node", "task", task.ID, "next", "find out why this node was silent")
 	s.c.tasks.disown(task)

@@ -134,7 +134,6 @@ func (s *shared) answer(ctx context.Context, asked []byte) []byte {
 	return encode(a)
 }
 
-// carryOut implements [coordinator].
 func (s *shared) carryOut(ctx context.Context, r request) (list []instanceAnswer) {
 	own := adopted{place: place{eng: s.c.eng, instance: s.c.opts.Instance}}
 	for _, a := range append(s.adopted.all(), own) {
@@ -161,7 +160,6 @@ func (s *shared) carryOutWith(ctx context.Context, a adopted, r request) (out in
 	return out
 }
 
-// instances implements [coordinator].
 func (s *shared) instances() map[string]string {
 	nodes := map[string]string{}
 	for instance, m := range s.members.view().instances {
@@ -170,7 +168,6 @@ func (s *shared) instances() map[string]string {
 	return nodes
 }
 
-// severalEngines implements [coordinator].
 func (s *shared) severalEngines() bool { return true }
 
 // nodeAnswers has the responses of the other nodes, by node. cause says why there are no more. Nil means that the time was over.
@@ -186,7 +183,6 @@ func (a nodeAnswers) instances() (list []instanceAnswer) {
 	return list
 }
 
-// ask implements [coordinator].
 func (s *shared) ask(ctx context.Context, timeout time.Duration, r request, enough func(instanceAnswer) bool) answers {
 	got := s.askNodes(ctx, timeout, r, enough)
 	return answers{got.instances(), func(ctx context.Context, has func(instance string) bool) []Missing {

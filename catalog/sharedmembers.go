@@ -45,7 +45,7 @@ type endedCounts struct {
 	Damaged   levelRecord `json:"damaged,omitzero"`
 	Discarded levelRecord `json:"discarded,omitzero"`
 	// Quarantine has no records. An instance ends when it has none left.
-	Quarantine quarantineRecord `json:"quarantine,omitzero"`
+	Quarantine QuarantineStatistics `json:"quarantine,omitzero"`
 }
 
 // levelRecord is a [buffer.Level].
@@ -60,7 +60,7 @@ type levelRecord struct {
 // erasedMark is the record of an erasure that members have to follow.
 type erasedMark struct {
 	At time.Time `json:"at"`
-	// Tables are the tables that the erasure drops. Each member drops them too. See dropagain.go.
+	// Tables are the tables that the erasure drops. Each member drops them too. See shareddropagain.go.
 	Tables []string `json:"tables,omitempty"`
 	// Archive is the archive that it erases. Earlier releases leave it out.
 	Archive string `json:"archive,omitempty"`
@@ -288,7 +288,7 @@ func (s *shared) tryJoin(ctx context.Context) error {
 	})
 }
 
-// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records. See dropagain.go.
+// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records. See shareddropagain.go.
 func (s *shared) followed(erased []string, tables bool) error {
 	return s.changeMembers(func(v membersView) map[string][]byte {
 		m, ok := v.instances[s.c.opts.Instance]

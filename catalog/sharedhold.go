@@ -80,7 +80,6 @@ func (h *holds) add(key string, own hold) {
 	h.own[key] = own
 }
 
-// owns implements [coordinator].
 func (h *holds) owns(key string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +92,6 @@ func (h *holds) owns(key string) error {
 // rest reports whether a hold is what narrow has left.
 func (h hold) rest() bool { return h.Source == "" && len(h.Tables) > 0 }
 
-// release implements [coordinator].
 func (h *holds) release(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +100,6 @@ func (h *holds) release(key string) {
 	}
 }
 
-// narrow implements [coordinator].
 func (h *holds) narrow(key string, tables []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +110,6 @@ func (h *holds) narrow(key string, tables []string) {
 	}
 }
 
-// end implements [coordinator].
 func (h *holds) end(key string, records map[string][]byte) {
 	if key == "" {
 		return
@@ -158,7 +154,7 @@ func (h *holds) deaf() {
 // lookAgain is how often a change looks whether another node still has its source.
 const lookAgain = 100 * time.Millisecond
 
-// begin implements [coordinator]. A change with a task does not wait for another one, whose id the caller gets.
+// begin refuses a change with a task at once if another task is in the way, whose id the caller gets.
 func (s *shared) begin(
 	ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte,
 ) (key string, err error) {
@@ -260,8 +256,7 @@ func (s *shared) conflict(h hold) error {
 	return nil
 }
 
-// commit implements [coordinator]. Each commit changes the record of the hold, so that takeOver, which has looked at the records of the change
-// before, is refused.
+// commit changes the record of the hold each time, so that takeOver, which has looked at the records of the change before, is refused.
 func (s *shared) commit(key string, records map[string][]byte) error {
 	s.beat(key, records)
 	return s.store.commitIf(func() error {

@@ -82,7 +82,7 @@ func (a *Adoption) Finish(ctx context.Context) error {
 			n.Expired.add(st.Expired)
 			n.Damaged.add(st.Damaged)
 			n.Discarded.add(st.Discarded)
-			n.Quarantine.add(newQuarantineRecord(st.Quarantine))
+			n.Quarantine.add(newQuarantineStatistics(st.Quarantine))
 			records[endedKey(st.Source, st.Sink)] = encode(n)
 		}
 		return records

@@ -44,7 +44,6 @@ func (s *shared) pause(ctx context.Context) error {
 	}
 }
 
-// dropFollowed implements [coordinator].
 func (s *shared) dropFollowed(ctx context.Context) error {
 	drops := s.members.view().drops(s.c.opts.Instance)
 	if len(drops) == 0 {
