@@ -81,10 +81,9 @@ func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, err
 	if err := c.tasks.reserve(archiveEntity(ref), task.ID); err != nil {
 		return Task{}, err
 	}
-	if err := c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)}); err != nil {
-		if !errors.Is(err, ErrNotCommitted) {
-			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // no caller will ask for it
-		}
+	records := map[string][]byte{taskKey(task.ID): encode(task)}
+	if err := c.store.Commit(records); err != nil {
+		c.repairs.giveUp(records, err) // no caller will ask for it
 		c.tasks.release(archiveEntity(ref))
 		return Task{}, err
 	}

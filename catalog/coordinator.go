@@ -2,7 +2,8 @@ package catalog
 
 import (
 	"context"
-	"errors"
+	"iter"
+	"slices"
 	"time"
 )
 
@@ -52,6 +53,9 @@ type coordinator interface {
 	severalEngines() bool
 	// instances returns the engines that may have rows, by name, and the nodes that have accepted these.
 	instances() map[string]string
+	// rounds yields the names of these engines. If some of them have ended when the caller has looked at all, their records may have moved to
+	// one that the caller has looked at before, and rounds yields again.
+	rounds() iter.Seq[[]string]
 	// carryOut carries out a request with the engines of this catalog that it concerns.
 	carryOut(ctx context.Context, r request) []instanceAnswer
 	// ask has the other catalogs carry out a request. It returns when each of them has responded, one with enough, or timeout is over.
@@ -81,8 +85,8 @@ func (a alone) begin(_ context.Context, _ Ref, _, task string, planned func() (*
 		return "", err
 	}
 	err = a.c.store.Commit(records)
-	if err != nil && !errors.Is(err, ErrNotCommitted) {
-		a.c.repairs.removeLater(records) // no caller will ask for it
+	if err != nil {
+		a.c.repairs.giveUp(records, err) // no caller will ask for it
 	}
 	return "", err
 }
@@ -122,6 +126,7 @@ func (alone) dropFollowed(context.Context) error          { return nil }
 
 func (alone) severalEngines() bool         { return false }
 func (alone) instances() map[string]string { return map[string]string{"": ""} }
+func (alone) rounds() iter.Seq[[]string]   { return slices.Values([][]string{{""}}) }
 
 func (a alone) carryOut(ctx context.Context, r request) []instanceAnswer {
 	return []instanceAnswer{a.c.carryOut(ctx, place{eng: a.c.eng}, r)}

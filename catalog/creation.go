@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,14 +49,11 @@ func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
 		return nil, nil
 	}
 	cr := &creation{ID: "forebay-" + uuid.NewString(), Source: ch.ref.Source, Task: task, Hold: ch.hold, Tables: tables}
-	err := c.co.commit(ch.hold, map[string][]byte{creationKey(cr.ID): encode(cr)})
-	if err == nil {
-		return cr, nil
+	if err := c.co.commit(ch.hold, map[string][]byte{creationKey(cr.ID): encode(cr)}); err != nil {
+		c.repairs.giveUp(map[string][]byte{creationKey(cr.ID): nil}, err) // nothing was created under it
+		return nil, fmt.Errorf("the change could not be stored: %w", err)
 	}
-	if !errors.Is(err, ErrNotCommitted) {
-		c.repairs.writeLater(map[string][]byte{creationKey(cr.ID): nil}) // nothing was created under it
-	}
-	return nil, fmt.Errorf("the change could not be stored: %w", err)
+	return cr, nil
 }
 
 // undoCreation has the target remove the rest of a creation, and forgets it. A table that a live sink uses by now stays.

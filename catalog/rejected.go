@@ -261,16 +261,15 @@ func (c *Catalog) maps(ref Ref) error {
 	return err
 }
 
-// onRejected carries out a request about one record, where it is. If an instance ends meanwhile, the record may have moved to an engine that was
-// asked before. Then all are asked again.
+// onRejected carries out a request about one record, where it is.
 func (c *Catalog) onRejected(ctx context.Context, r request) (a rejectsAnswer, err error) {
-	for round := 1; ; round++ {
-		places := c.places()
+	for range c.co.rounds() {
 		a, err = c.tryRejected(ctx, r)
-		if gone, refused := errors.AsType[*Error](err); !refused || gone.Code != RecordNotFound || round == moveRounds || !c.haveEnded(places) {
-			return a, err
+		if gone, refused := errors.AsType[*Error](err); !refused || gone.Code != RecordNotFound {
+			break
 		}
 	}
+	return a, err
 }
 
 // tryRejected is one attempt of onRejected.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -196,58 +195,31 @@ func (t Task) noteDiscard(log *slog.Logger) {
 	}
 }
 
-// places returns the instances that may have records.
-func (c *Catalog) places() []string {
-	return slices.Sorted(maps.Keys(c.co.instances()))
-}
-
-// haveEnded reports whether some of the instances have ended.
-func (c *Catalog) haveEnded(instances []string) bool {
-	now := c.places()
-	return slices.ContainsFunc(instances, func(instance string) bool { return !slices.Contains(now, instance) })
-}
-
 // moveFiltered goes through all instances, with a place in each.
 func (c *Catalog) moveFiltered(ctx context.Context, hold string, r request, result *RejectsResult) error {
 	var problems []error
-	places := c.places()
-	for round := 1; ; round++ {
-		problems = append(problems, c.moveFilteredAt(ctx, hold, r, places, result))
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if round == moveRounds || !c.haveEnded(places) {
-			return errors.Join(problems...)
-		}
-		places = c.places() // the records of an instance that has ended may have moved to one that was asked before
-	}
-}
-
-// moveRounds is how often a task goes through the instances if some of them end meanwhile.
-const moveRounds = 3
-
-func (c *Catalog) moveFilteredAt(ctx context.Context, hold string, r request, places []string, result *RejectsResult) error {
-	var problems []error
 	filters := *r.Rejects
-	for _, instance := range places {
-		step := filters
-		filter := *step.Filter
-		step.Instance, step.Filter, step.After = instance, &filter, nil
-		for {
-			r.Rejects = &step
-			a, err := c.moveAt(ctx, hold, instance, r)
-			result.add(a.Result)
-			if err != nil {
-				problems = append(problems, err)
-				break
+	for places := range c.co.rounds() {
+		for _, instance := range places {
+			step := filters
+			filter := *step.Filter
+			step.Instance, step.Filter, step.After = instance, &filter, nil
+			for {
+				r.Rejects = &step
+				a, err := c.moveAt(ctx, hold, instance, r)
+				result.add(a.Result)
+				if err != nil {
+					problems = append(problems, err)
+					break
+				}
+				if !a.More {
+					break
+				}
+				filter.Until, step.After = a.Until, map[string]string{instance: a.Last}
 			}
-			if !a.More {
-				break
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
-			filter.Until, step.After = a.Until, map[string]string{instance: a.Last}
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
 		}
 	}
 	return errors.Join(problems...)
@@ -259,7 +231,8 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 	ids := slices.Compact(slices.Sorted(slices.Values(r.Rejects.IDs)))
 	for some := range slices.Chunk(ids, rejectsAtOnce) {
 		var moved RejectsResult
-		for round, places := 1, c.places(); ; round++ {
+		for places := range c.co.rounds() {
+			moved.Rejected = 0 // by an earlier round
 			for _, instance := range places {
 				r.Rejects = &rejectsRequest{Instance: instance, IDs: some}
 				a, err := c.moveAt(ctx, hold, instance, r)
@@ -269,10 +242,9 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 					break
 				}
 			}
-			if !c.haveEnded(places) || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
+			if moved.count() >= len(some) || ctx.Err() != nil {
 				break
 			}
-			places, moved.Rejected = c.places(), 0 // as in moveFiltered. The records that were rejected again are asked once more.
 		}
 		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded

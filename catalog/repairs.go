@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -51,8 +52,11 @@ func (r *repairs) writeLater(records map[string][]byte) {
 	r.add(func() { maps.Copy(r.pendingWrites, records) })
 }
 
-// removeLater adds the removal of the records of a commit whose outcome is not known.
-func (r *repairs) removeLater(records map[string][]byte) {
+// giveUp removes later what a commit that failed with err may have stored.
+func (r *repairs) giveUp(records map[string][]byte, err error) {
+	if errors.Is(err, ErrNotCommitted) {
+		return
+	}
 	gone := make(map[string][]byte, len(records))
 	for key := range records {
 		gone[key] = nil

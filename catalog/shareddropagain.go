@@ -14,35 +14,8 @@ import (
 // each instance drops them once more when it has nothing left of the source, which is when its imports have ended, and says that it has
 // followed after that. The design that lost was an erasure that waits for all instances. It would not end while one of them is away.
 
-// droppedError refuses a change whose table, of which it has the key, another node is about to drop again.
-type droppedError struct{ table string }
-
-func (e *droppedError) Error() string {
-	return fmt.Sprintf("table %s was erased, and another node is dropping the rest of it", tableText(e.table))
-}
-
-// The pauses and the end of waiting for a hold of another node.
-const (
-	dropPause = 50 * time.Millisecond
-	dropWait  = 10 * time.Second
-)
-
-// letDrop waits a moment for another node that drops a table again. It reports whether to try again.
-func (s *shared) letDrop(asked time.Time) bool {
-	if time.Since(asked) >= dropWait || s.pause(s.c.ctx) != nil {
-		return false
-	}
-	return s.catchUp(s.c.ctx, commitTimeout) == nil
-}
-
-func (s *shared) pause(ctx context.Context) error {
-	select {
-	case <-time.After(dropPause):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+// dropWait is how long Finish waits for another node that needs one of the tables.
+const dropWait = 10 * time.Second
 
 func (s *shared) dropFollowed(ctx context.Context) error {
 	drops := s.members.view().drops(s.c.opts.Instance)
@@ -59,9 +32,7 @@ func (s *shared) dropFollowed(ctx context.Context) error {
 func (s *shared) awaitDrop(ctx context.Context, erased []string) error {
 	for began := time.Now(); ; {
 		err := s.dropAgain(ctx, erased)
-		refused, isRefused := errors.AsType[*Error](err)
-		_, dropped := errors.AsType[*droppedError](err)
-		if !dropped && (!isRefused || refused.Code != Busy) || time.Since(began) >= dropWait {
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || time.Since(began) >= dropWait {
 			return err
 		}
 		if err := errors.Join(s.pause(ctx), s.catchUp(ctx, commitTimeout)); err != nil {
@@ -90,10 +61,9 @@ func (s *shared) tryDropAgain(ctx context.Context, tables []string) error {
 	defer s.c.tables.endUndo(id)
 	key := holdPrefix + id
 	own := hold{Node: s.c.opts.Node, Opening: s.opening, Tables: tables, Drops: true}
-	if err := s.store.commitIf(func() error { return s.conflict(own) }, map[string][]byte{key: encode(own)}); err != nil {
-		if !errors.Is(err, ErrNotCommitted) {
-			s.c.repairs.writeLater(map[string][]byte{key: nil})
-		}
+	records := map[string][]byte{key: encode(own)}
+	if err := s.store.commitIf(func() error { return s.conflict(own) }, records); err != nil {
+		s.c.repairs.giveUp(records, err)
 		return err
 	}
 	s.add(key, own)

@@ -177,3 +177,36 @@ func (s *shared) disown(task Task) {
 		s.c.tasks.follow(task, false, false)
 	}
 }
+
+// disown leaves a task to another catalog, which has taken it over.
+func (t *tasks) disown(task Task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.giveBack(task.ID)
+	t.byID[task.ID].elsewhere = true
+	t.work.Done()
+}
+
+// follow takes over the record of a task, or its removal, unless the task runs here. own is set if this catalog has written the record.
+func (t *tasks) follow(task Task, removed, own bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.byID[task.ID]
+	switch {
+	case r == nil && own: // it is about to start here
+	case r != nil && !r.elsewhere && !r.task.Finished():
+	case removed:
+		delete(t.byID, task.ID)
+	case r == nil:
+		r = &running{task: task, done: make(chan struct{}), elsewhere: true}
+		t.byID[task.ID] = r
+		if task.Finished() {
+			close(r.done)
+		}
+	default:
+		if task.Finished() && !r.task.Finished() {
+			close(r.done)
+		}
+		r.task = task
+	}
+}

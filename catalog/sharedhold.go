@@ -36,7 +36,7 @@ type hold struct {
 	Tables []string `json:"tables,omitempty"`
 	// Adds is set if there is a live source more after the change.
 	Adds bool `json:"adds,omitempty"`
-	// Drops is set if the Tables are dropped once more after an erasure. Others wait for the end of that, which is near.
+	// Drops is set if the Tables are dropped once more after an erasure. Earlier releases wait for the end of a hold only with this mark.
 	Drops bool `json:"drops,omitempty"`
 	// Beat counts the times that the hold was written.
 	Beat int `json:"beat"`
@@ -151,7 +151,7 @@ func (h *holds) deaf() {
 	}
 }
 
-// lookAgain is how often a change looks whether another node still has its source.
+// lookAgain is how often a change looks whether another node still has its source or tables.
 const lookAgain = 100 * time.Millisecond
 
 // begin refuses a change with a task at once if another task is in the way, whose id the caller gets.
@@ -165,11 +165,19 @@ func (s *shared) begin(
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || task != "" && refused.Task != "" {
 			return key, err
 		}
-		select { // the store does not say when a hold ends
-		case <-time.After(lookAgain):
-		case <-wait.Done():
+		if s.pause(wait) != nil {
 			return "", err
 		}
+	}
+}
+
+// pause waits before this node looks again whether a hold has ended, which the store does not say.
+func (s *shared) pause(ctx context.Context) error {
+	select {
+	case <-time.After(lookAgain):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -179,7 +187,6 @@ func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change,
 		return "", err
 	}
 	key = holdPrefix + uuid.NewString()
-	asked := time.Now()
 	for {
 		ch, err := planned()
 		if err != nil {
@@ -200,18 +207,14 @@ func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change,
 			}
 			return s.conflict(own)
 		}, all)
-		dropped, isDropped := errors.AsType[*droppedError](err)
-		switch {
-		case err == nil:
+		if errors.Is(err, ErrChanged) {
+			continue
+		}
+		if err == nil {
 			s.add(key, own)
 			return key, nil
-		case isDropped && s.letDrop(asked), errors.Is(err, ErrChanged):
-			continue
-		case isDropped:
-			return "", busy(dropped.table, "")
-		case !errors.Is(err, ErrNotCommitted):
-			s.c.repairs.removeLater(all) // no caller will ask for it
 		}
+		s.c.repairs.giveUp(all, err) // no caller will ask for it
 		if refused, ok := errors.AsType[*Error](err); ok {
 			err = refused
 		}
@@ -236,8 +239,6 @@ func (s *shared) conflict(h hold) error {
 		case o.Opening == h.Opening: // keylock and tableClaims see to the rest
 		case o.Source != "" && o.Source == h.Source:
 			refused = busy(h.Source, o.Task)
-		case table >= 0 && o.Drops:
-			refused = &droppedError{h.Tables[table]}
 		case table >= 0:
 			refused = busy(h.Tables[table], o.Task)
 		}

@@ -101,18 +101,12 @@ type answer struct {
 // Answer returns the response to a request of [Peers.Ask] of another catalog, nil if there is none, as for a request of this catalog, and
 // after Close. It may be called concurrently.
 func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
-	if s, ok := c.co.(*shared); ok {
-		return s.answer(ctx, asked)
-	}
-	return nil
-}
-
-func (s *shared) answer(ctx context.Context, asked []byte) []byte {
+	s, ok := c.co.(*shared)
 	var r peerRequest
-	a := answer{Format: peerFormat, Node: s.c.opts.Node}
+	a := answer{Format: peerFormat, Node: c.opts.Node}
 	err := json.Unmarshal(asked, &r)
 	switch {
-	case s.c.ctx.Err() != nil || r.From == s.opening:
+	case !ok || c.ctx.Err() != nil || r.From == s.opening:
 		return nil
 	case r.Format > peerFormat: // whose members may have other types
 		a.Refused = fmt.Sprintf("it has an older release, which reads requests up to format %d: update it", peerFormat)
@@ -123,12 +117,12 @@ func (s *shared) answer(ctx context.Context, asked []byte) []byte {
 	default:
 		ctx, cancel := context.WithTimeout(ctx, min(max(r.Timeout, time.Millisecond), filesTimeout))
 		defer cancel()
-		defer context.AfterFunc(s.c.ctx, cancel)()
+		defer context.AfterFunc(c.ctx, cancel)()
 		a.Instances = s.carryOut(ctx, r.request)
 	}
 	for _, i := range a.Instances {
 		if i.err != nil { // its text may be nothing for users
-			s.c.log.Warn("request of another node failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "cause", i.err, "next", "fix the cause, and retry the request on the other node")
+			c.log.Warn("request of another node failed", "request", r.Op, "source", r.Source, "file", r.File, "instance", i.Instance, "cause", i.err, "next", "fix the cause, and retry the request on the other node")
 		}
 	}
 	return encode(a)
@@ -166,6 +160,24 @@ func (s *shared) instances() map[string]string {
 		nodes[instance] = m.Node
 	}
 	return nodes
+}
+
+// moveRounds is how often a task goes through the instances if some of them end meanwhile.
+const moveRounds = 3
+
+func (s *shared) rounds() iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for range moveRounds {
+			asked := slices.Sorted(maps.Keys(s.instances()))
+			if !yield(asked) {
+				return
+			}
+			now := s.instances()
+			if !slices.ContainsFunc(asked, func(instance string) bool { _, lives := now[instance]; return !lives }) {
+				return
+			}
+		}
+	}
 }
 
 func (s *shared) severalEngines() bool { return true }

@@ -188,30 +188,6 @@ func (t *tasks) resumeAs(task Task, entity string) bool {
 	return true
 }
 
-// follow takes over the record of a task, or its removal, unless the task runs here. own is set if this catalog has written the record.
-func (t *tasks) follow(task Task, removed, own bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := t.byID[task.ID]
-	switch {
-	case r == nil && own: // it is about to start here
-	case r != nil && !r.elsewhere && !r.task.Finished():
-	case removed:
-		delete(t.byID, task.ID)
-	case r == nil:
-		r = &running{task: task, done: make(chan struct{}), elsewhere: true}
-		t.byID[task.ID] = r
-		if task.Finished() {
-			close(r.done)
-		}
-	default:
-		if task.Finished() && !r.task.Finished() {
-			close(r.done)
-		}
-		r.task = task
-	}
-}
-
 // end wakes the waiters for a task. With an error the task has not ended, because the catalog was closed before. Whoever sees
 // the end of the task can start the next one, and whoever sees the end of Close sees the end of the task.
 func (t *tasks) end(task Task, err error) {
@@ -227,15 +203,6 @@ func (t *tasks) end(task Task, err error) {
 // giveBack ends the reservation of a task. t.mu is held.
 func (t *tasks) giveBack(taskID string) {
 	maps.DeleteFunc(t.reserved, func(_, id string) bool { return id == taskID })
-}
-
-// disown leaves a task to another catalog, which has taken it over.
-func (t *tasks) disown(task Task) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.giveBack(task.ID)
-	t.byID[task.ID].elsewhere = true
-	t.work.Done()
 }
 
 // find returns a task as it is now.
