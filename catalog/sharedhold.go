@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -35,7 +36,7 @@ type hold struct {
 	Tables []string `json:"tables,omitempty"`
 	// Adds is set if there is a live source more after the change.
 	Adds bool `json:"adds,omitempty"`
-	// Drops is set if the Tables are dropped once more after an erasure. Others wait for the end of that, which is near.
+	// Drops is set if the Tables are dropped once more after an erasure. Earlier releases wait for the end of a hold only with this mark.
 	Drops bool `json:"drops,omitempty"`
 	// Beat counts the times that the hold was written.
 	Beat int `json:"beat"`
@@ -49,10 +50,9 @@ const (
 
 // holds are the holds that a catalog on a shared store knows. others has the versions that took received last.
 type holds struct {
-	mu      sync.Mutex
-	opening string
-	own     map[string]hold
-	others  map[string]seenHold
+	mu     sync.Mutex
+	own    map[string]hold
+	others map[string]seenHold
 }
 
 // seenHold is the hold of another catalog.
@@ -60,10 +60,6 @@ type seenHold struct {
 	record []byte
 	hold   hold
 	since  time.Time // when this record was seen first
-}
-
-func newHolds() *holds {
-	return &holds{opening: uuid.NewString(), own: map[string]hold{}, others: map[string]seenHold{}}
 }
 
 // follow takes over what another catalog has written. record is nil when it has removed the hold, which may have been an own one.
@@ -84,39 +80,36 @@ func (h *holds) add(key string, own hold) {
 	h.own[key] = own
 }
 
-func (h *holds) drop(key string) {
+func (h *holds) owns(key string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.own, key)
+	if _, ok := h.own[key]; !ok && key != "" {
+		return ErrChanged
+	}
+	return nil
 }
 
-func (h *holds) has(key string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.own[key]
-	return ok
-}
+// rest reports whether a hold is what narrow has left.
+func (h hold) rest() bool { return h.Source == "" && len(h.Tables) > 0 }
 
-// ended forgets a hold whose task has ended, unless it still has tables.
-func (h *holds) ended(key string) {
+func (h *holds) release(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if own, ok := h.own[key]; ok && own.Source != "" {
+	if !h.own[key].rest() {
 		delete(h.own, key)
 	}
 }
 
-// narrow leaves nothing of a hold but some tables.
 func (h *holds) narrow(key string, tables []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if own, ok := h.own[key]; ok {
+	own, ok := h.own[key]
+	if delete(h.own, key); ok && len(tables) > 0 {
 		own.Entity, own.Source, own.Adds, own.Tables = "", "", false, tables
 		h.own[key] = own
 	}
 }
 
-// end adds to the last write of a change the end of its hold, or the rest of it.
 func (h *holds) end(key string, records map[string][]byte) {
 	if key == "" {
 		return
@@ -124,7 +117,7 @@ func (h *holds) end(key string, records map[string][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	records[key] = nil
-	if own, ok := h.own[key]; ok && own.Source == "" {
+	if own := h.own[key]; own.rest() {
 		records[key] = encode(own)
 	}
 }
@@ -158,61 +151,70 @@ func (h *holds) deaf() {
 	}
 }
 
-// begin makes the first write of a change, which planned has planned. In a shared store it adds a hold for the change, and plans again if
-// another node has changed the source meanwhile. It returns the key of the hold, or "" without a shared store.
-func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (key string, err error) {
-	if c.shared != nil {
-		if err := c.CatchUp(c.ctx); err != nil {
+// lookAgain is how often a change looks whether another node still has its source or tables.
+const lookAgain = 100 * time.Millisecond
+
+// begin refuses a change with a task at once if another task is in the way, whose id the caller gets.
+func (s *shared) begin(
+	ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte,
+) (key string, err error) {
+	wait, cancel := context.WithTimeout(ctx, waitForOthers)
+	defer cancel()
+	for {
+		key, err = s.tryBegin(ref, entity, task, planned, records)
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || task != "" && refused.Task != "" {
+			return key, err
+		}
+		if s.pause(wait) != nil {
 			return "", err
 		}
-		key = holdPrefix + uuid.NewString()
 	}
-	asked := time.Now()
+}
+
+// pause waits before this node looks again whether a hold has ended, which the store does not say.
+func (s *shared) pause(ctx context.Context) error {
+	select {
+	case <-time.After(lookAgain):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tryBegin is begin without waiting. It plans again if another node has changed the source meanwhile.
+func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (key string, err error) {
+	if err := s.catchUp(s.c.ctx, commitTimeout); err != nil {
+		return "", err
+	}
+	key = holdPrefix + uuid.NewString()
 	for {
 		ch, err := planned()
 		if err != nil {
 			return "", err
 		}
-		all := maps.Clone(records)
-		var own hold
-		if c.shared == nil {
-			err = c.store.Commit(all)
-		} else {
-			own = hold{
-				Node: c.opts.Node, Opening: c.held.opening, Task: task, Entity: entity, Source: ref.Source,
-				Tables: newTables(ch.old, ch.next), Adds: ch.next.live() && !ch.old.live(),
-			}
-			if ch.erasure != nil {
-				own.Tables = ch.erasure.Tables
-			}
-			all[key] = encode(own)
-			err = c.shared.commitIf(func() error {
-				if c.defs.get(ref.Source) != ch.old {
-					return ErrChanged
-				}
-				return c.conflict(own)
-			}, all)
+		own := hold{
+			Node: s.c.opts.Node, Opening: s.opening, Task: task, Entity: entity, Source: ref.Source,
+			Tables: newTables(ch.old, ch.next), Adds: ch.next.live() && !ch.old.live(),
 		}
-		dropped, isDropped := errors.AsType[*droppedError](err)
-		if isDropped && c.letDrop(asked) {
+		if ch.erasure != nil {
+			own.Tables = ch.erasure.Tables
+		}
+		all := map[string][]byte{key: encode(own)}
+		maps.Copy(all, records)
+		err = s.store.commitIf(func() error {
+			if s.c.defs.get(ref.Source) != ch.old {
+				return ErrChanged
+			}
+			return s.conflict(own)
+		}, all)
+		if errors.Is(err, ErrChanged) {
 			continue
 		}
-		switch {
-		case err == nil && c.shared != nil:
-			c.held.add(key, own)
+		if err == nil {
+			s.add(key, own)
 			return key, nil
-		case err == nil:
-			return "", nil
-		case isDropped:
-			return "", busy(dropped.table, "")
-		case errors.Is(err, ErrChanged):
-			continue
-		case !errors.Is(err, ErrNotCommitted):
-			for key := range all {
-				all[key] = nil // no caller will ask for it
-			}
-			c.repairs.writeLater(all)
 		}
+		s.c.repairs.giveUp(all, err) // no caller will ask for it
 		if refused, ok := errors.AsType[*Error](err); ok {
 			err = refused
 		}
@@ -221,10 +223,10 @@ func (c *Catalog) begin(ref Ref, entity, task string, planned func() (*change, e
 }
 
 // conflict refuses a hold that an existing one excludes.
-func (c *Catalog) conflict(h hold) error {
+func (s *shared) conflict(h hold) error {
 	adding := map[string]bool{}
 	var refused error
-	err := scan(c.store, holdPrefix, func(_ string, o *hold) {
+	err := scan(s.c.store, holdPrefix, func(_ string, o *hold) {
 		if o.Adds && o.Source != h.Source {
 			adding[o.Source] = true
 		}
@@ -237,8 +239,6 @@ func (c *Catalog) conflict(h hold) error {
 		case o.Opening == h.Opening: // keylock and tableClaims see to the rest
 		case o.Source != "" && o.Source == h.Source:
 			refused = busy(h.Source, o.Task)
-		case table >= 0 && o.Drops:
-			refused = &droppedError{h.Tables[table]}
 		case table >= 0:
 			refused = busy(h.Tables[table], o.Task)
 		}
@@ -246,78 +246,74 @@ func (c *Catalog) conflict(h hold) error {
 	if err = cmp.Or(err, refused); err != nil || !h.Adds {
 		return err
 	}
-	for _, t := range c.defs.all() {
+	for _, t := range s.c.defs.all() {
 		if t.live() {
 			adding[t.source.ID] = true
 		}
 	}
-	if len(adding) >= c.eng.Options().MaxSources {
-		return c.tooManySources()
+	if len(adding) >= s.c.eng.Options().MaxSources {
+		return s.c.tooManySources()
 	}
 	return nil
 }
 
-// commit writes records of a change. The error is [ErrChanged] if the change has lost its hold. Each commit changes the record of the hold, so
-// that takeOver, which has looked at the records of the change before, is refused.
-func (c *Catalog) commit(key string, records map[string][]byte) error {
-	if c.shared == nil {
-		return c.store.Commit(records)
-	}
-	c.held.beat(key, records)
-	return c.shared.commitIf(func() error {
+// commit changes the record of the hold each time, so that takeOver, which has looked at the records of the change before, is refused.
+func (s *shared) commit(key string, records map[string][]byte) error {
+	s.beat(key, records)
+	return s.store.commitIf(func() error {
 		// The record is gone if a commit before this one has ended the change.
-		if record, err := c.store.Get(key); err != nil || record == nil || !c.held.has(key) {
+		if record, err := s.c.store.Get(key); err != nil || record == nil {
 			return cmp.Or(err, ErrChanged)
 		}
-		return nil
+		return s.owns(key)
 	}, records)
 }
 
 // watchHolds beats for the holds of this catalog, and takes over holds of other catalogs that are silent for a lease.
-func (c *Catalog) watchHolds() {
-	defer c.tasks.work.Done()
-	tick := time.NewTicker(c.opts.Lease / 3)
+func (s *shared) watchHolds() {
+	defer s.c.tasks.work.Done()
+	tick := time.NewTicker(s.c.opts.Lease / 3)
 	defer tick.Stop()
 	for {
-		own, others := c.held.all()
-		if len(others) > 0 && c.catchUp(c.ctx, c.opts.Lease/3) != nil {
-			c.held.deaf()
+		own, others := s.all()
+		if len(others) > 0 && s.catchUp(s.c.ctx, s.c.opts.Lease/3) != nil {
+			s.deaf()
 			others = nil
 		}
 		for key, h := range own {
-			err := c.commit(key, map[string][]byte{}) // the next beat is the next attempt
-			if err != nil && c.ctx.Err() == nil && !errors.Is(err, ErrChanged) {
-				c.log.Warn("other nodes not told of a change", "task", h.Task, "cause", err, "next", "check the connection to the servers")
+			err := s.commit(key, map[string][]byte{}) // the next beat is the next attempt
+			if err != nil && s.c.ctx.Err() == nil && !errors.Is(err, ErrChanged) {
+				s.c.log.Warn("other nodes not told of a change", "task", h.Task, "cause", err, "next", "check the connection to the servers")
 			}
 		}
 		for key, o := range others {
-			if time.Since(o.since) >= c.opts.Lease || o.hold.Node == c.opts.Node {
-				c.takeOver(key, o)
+			if time.Since(o.since) >= s.c.opts.Lease || o.hold.Node == s.c.opts.Node {
+				s.takeOver(key, o)
 			}
 		}
 		select {
 		case <-tick.C:
-		case <-c.ctx.Done():
+		case <-s.c.ctx.Done():
 			return
 		}
 	}
 }
 
 // takeOver ends or continues the change of a node that was stopped.
-func (c *Catalog) takeOver(key string, o seenHold) {
+func (s *shared) takeOver(key string, o seenHold) {
 	records := map[string][]byte{key: nil}
 	var erasures []*erasure
 	var tables []string
 	next, own := holdPrefix+uuid.NewString(), o.hold
-	own.Node, own.Opening = c.opts.Node, c.held.opening
+	own.Node, own.Opening = s.c.opts.Node, s.opening
 	err := errors.Join(
-		scan(c.store, erasurePrefix, func(_ string, e *erasure) {
+		scan(s.c.store, erasurePrefix, func(_ string, e *erasure) {
 			if e.Task.ID == o.hold.Task {
 				erasures = append(erasures, e)
 				records[next] = encode(own)
 			}
 		}),
-		scan(c.store, creationPrefix, func(creation string, cr *creation) {
+		scan(s.c.store, creationPrefix, func(creation string, cr *creation) {
 			if cr.Hold == key {
 				records[creation] = nil
 				tables = append(tables, cr.Tables...)
@@ -325,7 +321,7 @@ func (c *Catalog) takeOver(key string, o seenHold) {
 		}),
 	)
 	if len(erasures) == 0 && o.hold.Task != "" {
-		err = errors.Join(err, scan(c.store, taskKey(o.hold.Task), func(key string, t *Task) {
+		err = errors.Join(err, scan(s.c.store, taskKey(o.hold.Task), func(key string, t *Task) {
 			if t.ID == o.hold.Task && !t.Finished() {
 				t.Status, t.Failure, t.FinishedAt = Failed, t.interrupted(), now()
 				records[key] = encode(t)
@@ -333,8 +329,8 @@ func (c *Catalog) takeOver(key string, o seenHold) {
 		}))
 	}
 	if err == nil {
-		err = c.shared.commitIf(func() error {
-			record, err := c.store.Get(key)
+		err = s.store.commitIf(func() error {
+			record, err := s.c.store.Get(key)
 			if err == nil && !bytes.Equal(record, o.record) {
 				err = ErrChanged
 			}
@@ -347,24 +343,24 @@ func (c *Catalog) takeOver(key string, o seenHold) {
 			if stored, unknown := pending.outcome(); stored || unknown == nil {
 				err = pending.commit.err
 			}
-		case <-c.ctx.Done():
+		case <-s.c.ctx.Done():
 		}
 	}
 	switch {
 	case errors.Is(err, ErrChanged): // another node was faster, or the owner has beaten
 		return
 	case err != nil:
-		c.log.Warn("change of a stopped node not taken over", "node", o.hold.Node, "task", o.hold.Task, "cause", err, "next", "it is retried automatically")
+		s.c.log.Warn("change of a stopped node not taken over", "node", o.hold.Node, "task", o.hold.Task, "cause", err, "next", "it is retried automatically")
 		return
 	}
-	c.log.Warn("node stopped during a change", "node", o.hold.Node, "task", o.hold.Task, "continued", len(erasures) > 0, "next", "read the task; retry the change if it was not continued")
+	s.c.log.Warn("node stopped during a change", "node", o.hold.Node, "task", o.hold.Task, "continued", len(erasures) > 0, "next", "read the task; retry the change if it was not continued")
 	if len(tables) > 0 {
 		// Rows that the node has accepted may be on their way to them.
-		c.log.Warn("tables of a failed change left", "node", o.hold.Node, "tables", tables, "next", "drop the tables if no sink uses them")
+		s.c.log.Warn("tables of a failed change left", "node", o.hold.Node, "tables", tables, "next", "drop the tables if no sink uses them")
 	}
-	c.held.follow(key, nil)
+	s.follow(key, nil)
 	if len(erasures) > 0 {
-		c.held.add(next, own)
-		c.resumeErasures(erasures, next)
+		s.add(next, own)
+		s.c.resumeErasures(erasures, next)
 	}
 }

@@ -152,12 +152,12 @@ func TestJournalTrimmed(t *testing.T) {
 			t.Fatalf("%d entries", n)
 		}
 		took := map[string][]byte{}
-		late.(shared).follow(func(records map[string][]byte, _ bool) {
+		late.(sharedStore).follow(func(records map[string][]byte, _ bool) {
 			for key, record := range records {
 				took[key] = record
 			}
 		})
-		if err := late.(shared).catchUp(t.Context()); err != nil {
+		if err := late.(sharedStore).catchUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprintf("%q", took); got != `map["a":"" "c":"49"]` {

@@ -58,7 +58,7 @@ type journalStore struct {
 }
 
 var (
-	_ shared       = (*journalStore)(nil)
+	_ sharedStore  = (*journalStore)(nil)
 	_ Checkpointer = (*journalStore)(nil)
 )
 
@@ -117,7 +117,7 @@ func (s *journalStore) Close() error {
 	return nil
 }
 
-// follow implements [shared].
+// follow implements [sharedStore].
 func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
 	s.took = took // no goroutine reads yet
 	s.work.Go(func() {
@@ -153,7 +153,7 @@ func (s *journalStore) wait(ctx context.Context, pause *time.Duration) {
 	*pause = min(2**pause, journalLast)
 }
 
-// catchUp implements [shared].
+// catchUp implements [sharedStore].
 func (s *journalStore) catchUp(ctx context.Context) error {
 	var before error
 	for pause := journalFirst; ; s.wait(ctx, &pause) {
@@ -297,7 +297,7 @@ func (s *journalStore) Commit(records map[string][]byte) error {
 	return s.commitIf(func() error { return nil }, records)
 }
 
-// commitIf implements [shared]. An outcome that is not known in time is a pendingError.
+// commitIf implements [sharedStore]. An outcome that is not known in time is a pendingError.
 func (s *journalStore) commitIf(check func() error, records map[string][]byte) error {
 	c := &journalCommit{check: check, records: records, done: make(chan struct{}), unsure: make(chan struct{})}
 	s.work.Go(func() {

@@ -45,7 +45,7 @@ type endedCounts struct {
 	Damaged   levelRecord `json:"damaged,omitzero"`
 	Discarded levelRecord `json:"discarded,omitzero"`
 	// Quarantine has no records. An instance ends when it has none left.
-	Quarantine quarantineRecord `json:"quarantine,omitzero"`
+	Quarantine QuarantineStatistics `json:"quarantine,omitzero"`
 }
 
 // levelRecord is a [buffer.Level].
@@ -60,7 +60,7 @@ type levelRecord struct {
 // erasedMark is the record of an erasure that members have to follow.
 type erasedMark struct {
 	At time.Time `json:"at"`
-	// Tables are the tables that the erasure drops. Each member drops them too. See dropagain.go.
+	// Tables are the tables that the erasure drops. Each member drops them too. See shareddropagain.go.
 	Tables []string `json:"tables,omitempty"`
 	// Archive is the archive that it erases. Earlier releases leave it out.
 	Archive string `json:"archive,omitempty"`
@@ -215,15 +215,15 @@ func (v membersView) replace(instance string, m *member) map[string][]byte {
 }
 
 // changeMembers commits what build makes of the members, in exactly the state that it was made of. Without records there is nothing to do.
-func (c *Catalog) changeMembers(build func(membersView) map[string][]byte) error {
+func (s *shared) changeMembers(build func(membersView) map[string][]byte) error {
 	for {
-		v := c.members.view()
+		v := s.members.view()
 		records := build(v)
 		if len(records) == 0 {
 			return nil
 		}
-		err := c.shared.commitIf(func() error {
-			if c.members.view().version != v.version {
+		err := s.store.commitIf(func() error {
+			if s.members.view().version != v.version {
 				return ErrChanged
 			}
 			return nil
@@ -236,11 +236,11 @@ func (c *Catalog) changeMembers(build func(membersView) map[string][]byte) error
 
 // join makes the instance of this catalog a member, for which it waits until ctx ends. Its engine has no definitions yet. With an error the
 // store may be closed.
-func (c *Catalog) join(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = c.store.Close() }) // which ends a commit; Open closes it again
-	var away error                                                 // why the attempt before has failed
+func (s *shared) join(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.c.store.Close() }) // which ends a commit; Open closes it again
+	var away error                                                   // why the attempt before has failed
 	for {
-		err := c.tryJoin(ctx)
+		err := s.tryJoin(ctx)
 		if err == nil && stop() {
 			return nil
 		}
@@ -262,7 +262,7 @@ func (c *Catalog) join(ctx context.Context) error {
 			return err
 		}
 		away = journal.Err
-		c.log.Warn("instance waits for the journal of definitions", "instance", c.opts.Instance, "cause", away, "next", "check that a majority of the servers is running")
+		s.c.log.Warn("instance waits for the journal of definitions", "instance", s.c.opts.Instance, "cause", away, "next", "check that a majority of the servers is running")
 		if unsure {
 			select {
 			case <-pending.commit.done: // the next attempt sees whether it is stored
@@ -273,25 +273,25 @@ func (c *Catalog) join(ctx context.Context) error {
 }
 
 // tryJoin makes one attempt to join, which ends with a [*JournalError] while the journal does not respond.
-func (c *Catalog) tryJoin(ctx context.Context) error {
-	if _, ok := c.members.view().instances[c.opts.Instance]; ok {
+func (s *shared) tryJoin(ctx context.Context) error {
+	if _, ok := s.members.view().instances[s.c.opts.Instance]; ok {
 		return nil // of an earlier opening, which may have left rows
 	}
-	if err := c.CatchUp(ctx); err != nil {
+	if err := s.catchUp(ctx, commitTimeout); err != nil {
 		return err
 	}
-	return c.changeMembers(func(v membersView) map[string][]byte {
-		if _, ok := v.instances[c.opts.Instance]; ok {
+	return s.changeMembers(func(v membersView) map[string][]byte {
+		if _, ok := v.instances[s.c.opts.Instance]; ok {
 			return nil
 		}
-		return v.replace(c.opts.Instance, &member{Node: c.opts.Node, Erased: slices.Collect(maps.Keys(v.erased))})
+		return v.replace(s.c.opts.Instance, &member{Node: s.c.opts.Node, Erased: slices.Collect(maps.Keys(v.erased))})
 	})
 }
 
-// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records. See dropagain.go.
-func (c *Catalog) followed(erased []string, tables bool) error {
-	return c.changeMembers(func(v membersView) map[string][]byte {
-		m, ok := v.instances[c.opts.Instance]
+// followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records. See shareddropagain.go.
+func (s *shared) followed(erased []string, tables bool) error {
+	return s.changeMembers(func(v membersView) map[string][]byte {
+		m, ok := v.instances[s.c.opts.Instance]
 		if !ok || !slices.ContainsFunc(erased, func(e string) bool { return v.hasErased(e) && !slices.Contains(m.Erased, e) }) {
 			return nil
 		}
@@ -299,19 +299,19 @@ func (c *Catalog) followed(erased []string, tables bool) error {
 		if tables {
 			m.Drop = append(slices.Clone(m.Drop), erased...)
 		}
-		return v.replace(c.opts.Instance, &m)
+		return v.replace(s.c.opts.Instance, &m)
 	})
 }
 
 // droppedAgain says that the instance of this catalog has dropped the tables of some erasures again.
-func (c *Catalog) droppedAgain(erased []string) error {
-	return c.changeMembers(func(v membersView) map[string][]byte {
-		m, ok := v.instances[c.opts.Instance]
+func (s *shared) droppedAgain(erased []string) error {
+	return s.changeMembers(func(v membersView) map[string][]byte {
+		m, ok := v.instances[s.c.opts.Instance]
 		if !ok {
 			return nil
 		}
 		m.Drop = slices.DeleteFunc(slices.Clone(m.Drop), func(e string) bool { return slices.Contains(erased, e) })
-		return v.replace(c.opts.Instance, &m)
+		return v.replace(s.c.opts.Instance, &m)
 	})
 }
 
