@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -108,7 +108,7 @@ func (h Harness) fill(t *testing.T, folder string) {
 // or in the table because its import began before its erasure. None of the rows is in the table that a process has reported as erased.
 func (h Harness) Kills(t *testing.T) {
 	match := forebay.Match{Path: "email", Value: person, Wait: time.Minute}
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		var up atomic.Bool
 		e := h.open(t, folder, &up)
 		fmt.Println("begin")
@@ -121,7 +121,7 @@ func (h Harness) Kills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	rounds, rng := killtest.Count(t), seedtest.Rand(t)
+	rounds, rng := proctest.Kills(t), seedtest.Rand(t)
 	moment := h.Moment
 	if moment == 0 {
 		moment = 150 * time.Millisecond
@@ -132,7 +132,7 @@ func (h Harness) Kills(t *testing.T) {
 		h.fill(t, folder)
 		told := int64(0)
 		for range killsOfRound {
-			p := killtest.Start(t, t.Name(), folder)
+			p := proctest.Start(t, t.Name(), folder)
 			p.Lines(1, time.Duration(rng.Int64N(int64(moment))), func(line string) {
 				var n int64
 				if _, err := fmt.Sscanf(line, "erased %d", &n); err == nil {
