@@ -96,8 +96,8 @@ type request struct {
 	Timeout time.Duration `json:"timeout_ns"`
 }
 
-// answer is the response of a catalog about the instances that it has.
-type answer struct {
+// response is the response of a catalog about the instances that it has.
+type response struct {
 	Format int    `json:"format"`
 	Node   string `json:"node"`
 	// Refused says why there is no result.
@@ -206,7 +206,7 @@ func (f fileCounts) stats() buffer.FileStats {
 // after Close. It may be called concurrently.
 func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 	var r request
-	a := answer{Format: peerFormat, Node: c.opts.Node}
+	a := response{Format: peerFormat, Node: c.opts.Node}
 	err := json.Unmarshal(asked, &r)
 	switch {
 	case c.shared == nil || c.ctx.Err() != nil || r.From == c.held.opening:
@@ -337,13 +337,13 @@ func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) 
 // plain is an error of the buffer for users, without the name of the package.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "buffer: ") }
 
-// answers has the responses of the other nodes, by node. cause says why there are no more. Nil means that the time was over.
-type answers struct {
-	byNode map[string]answer
+// responses has the responses of the other nodes, by node. cause says why there are no more. Nil means that the time was over.
+type responses struct {
+	byNode map[string]response
 	cause  error
 }
 
-func (a answers) instances() (list []instanceAnswer) {
+func (a responses) instances() (list []instanceAnswer) {
 	for _, node := range slices.Sorted(maps.Keys(a.byNode)) {
 		list = append(list, a.byNode[node].Instances...)
 	}
@@ -351,13 +351,13 @@ func (a answers) instances() (list []instanceAnswer) {
 }
 
 // ask asks all other nodes and returns when each of them that may have an instance has responded, or the time is over.
-func (c *Catalog) ask(ctx context.Context, timeout time.Duration, r request) answers {
-	return c.askUntil(ctx, timeout, r, func(answer) bool { return false })
+func (c *Catalog) ask(ctx context.Context, timeout time.Duration, r request) responses {
+	return c.askUntil(ctx, timeout, r, func(response) bool { return false })
 }
 
 // askUntil is ask that also returns with the first response that is enough.
-func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request, enough func(answer) bool) answers {
-	got := answers{byNode: map[string]answer{}}
+func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request, enough func(response) bool) responses {
+	got := responses{byNode: map[string]response{}}
 	nodes := map[string]bool{}
 	for _, m := range c.members.view().instances {
 		nodes[m.Node] = true
@@ -380,15 +380,15 @@ func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request
 			}
 			break
 		}
-		var a answer
+		var a response
 		err = json.Unmarshal(data, &a)
 		switch {
 		case a.Node == "":
 			continue // its node is not known
 		case a.Format > peerFormat:
-			a = answer{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which responds in format %d: update this node", a.Format)}
+			a = response{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which responds in format %d: update this node", a.Format)}
 		case err != nil || a.Format < 1:
-			a = answer{Node: a.Node, Refused: "its response is unreadable"}
+			a = response{Node: a.Node, Refused: "its response is unreadable"}
 		}
 		got.byNode[a.Node] = a
 		if delete(nodes, a.Node); len(nodes) == 0 || enough(a) {
@@ -399,7 +399,7 @@ func (c *Catalog) askUntil(ctx context.Context, timeout time.Duration, r request
 }
 
 // missing returns the members that has does not know, by name.
-func (c *Catalog) missing(v membersView, has func(instance string) bool, got answers) (list []Missing) {
+func (c *Catalog) missing(v membersView, has func(instance string) bool, got responses) (list []Missing) {
 	for _, instance := range slices.Sorted(maps.Keys(v.instances)) {
 		if has(instance) {
 			continue

@@ -297,7 +297,7 @@ func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsAnswer, er
 	found := func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound && i.Outcome != outcomeFailed }
 	_, all := c.carryOut(ctx, r)
 	if c.shared != nil && !slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound }) {
-		got := c.askUntil(ctx, filesTimeout, r, func(a answer) bool { return slices.ContainsFunc(a.Instances, found) })
+		got := c.askUntil(ctx, filesTimeout, r, func(a response) bool { return slices.ContainsFunc(a.Instances, found) })
 		all = append(all, got.instances()...)
 		if !slices.ContainsFunc(all, found) {
 			knows := func(instance string) bool {

@@ -35,7 +35,7 @@ func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task,
 	}
 	r := request{Op: opCancelRejects, Source: sourceID, Sinks: []string{id}, Task: last.ID}
 	done := func(i instanceAnswer) bool { return i.Outcome == outcomeDone }
-	got := c.askUntil(ctx, filesTimeout, r, func(a answer) bool { return slices.ContainsFunc(a.Instances, done) })
+	got := c.askUntil(ctx, filesTimeout, r, func(a response) bool { return slices.ContainsFunc(a.Instances, done) })
 	all := got.instances()
 	if slices.ContainsFunc(all, done) {
 		return last, nil

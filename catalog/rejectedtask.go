@@ -310,7 +310,7 @@ func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) 
 		_, all := c.carryOut(stepping, r)
 		cancel()
 		if c.shared != nil && len(all) == 0 {
-			here := func(a answer) bool {
+			here := func(a response) bool {
 				return slices.ContainsFunc(a.Instances, func(i instanceAnswer) bool { return i.Instance == instance })
 			}
 			got := c.askUntil(c.ctx, filesTimeout, r, here)

@@ -109,7 +109,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	n.peers = peers
-	stop, err := peers.Serve(n.answer)
+	stop, err := peers.Serve(n.respond)
 	if err != nil {
 		return err
 	}

@@ -60,8 +60,8 @@ func (s nodeStatus) node() catalog.Node {
 	}
 }
 
-// answer handles requests of other nodes.
-func (n *Node) answer(ctx context.Context, asked []byte) []byte {
+// respond handles requests of other nodes.
+func (n *Node) respond(ctx context.Context, asked []byte) []byte {
 	var r nodeRequest
 	if err := json.Unmarshal(asked, &r); err != nil || r.Format != nodeFormat || r.Op != opNode {
 		return n.catalog.Answer(ctx, asked)

@@ -35,8 +35,8 @@ type question struct {
 	Path   string `json:"path,omitempty"`
 }
 
-// answer is the error or the result of a question.
-type answer struct {
+// response is the error or the result of a question.
+type response struct {
 	Error  string          `json:"error,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
@@ -73,7 +73,7 @@ func (p *process) await(ctx context.Context, result any) error {
 		p.kill() // waits for its output on standard error
 		return fmt.Errorf("%s ended: %w: %s", p.name, errors.Join(p.answers.Err(), context.Cause(ctx)), p.stderr.String())
 	}
-	var a answer
+	var a response
 	if err := json.Unmarshal(p.answers.Bytes(), &a); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}

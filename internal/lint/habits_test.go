@@ -37,7 +37,7 @@ var habits = []habit{
 	{"of its own", regexp.MustCompile(`(?i)\bof (?:its|their|your|our) own\b`), 0.01, [5]float64{}, "own, separate"},
 	{"beside", regexp.MustCompile(`(?i)\bbesides?\b`), 0, [5]float64{}, "next to, compared with, in addition to"},
 	{"somebody", regexp.MustCompile(`(?i)\b(?:somebody|nobody|who has)\b`), 0.01, [5]float64{}, "name the actor: you, an operator, the caller"},
-	{"answer", regexp.MustCompile(`(?i)\banswer(?:s|ed|ing)?\b`), 0.02, [5]float64{3: 0.2, 4: 0.2}, "response, returns, confirms"},
+	{"answer", regexp.MustCompile(`(?i)\banswer(?:s|ed|ing)?\b`), 0.02, [5]float64{}, "response, returns, confirms"},
 	{"goes on", regexp.MustCompile(`(?i)\b(?:go|goes|going|went) on\b`), 0.01, [5]float64{}, "continues, resumes"},
 	{"also when", regexp.MustCompile(`(?i)\balso (?:when|if|after|for|from|in|with|of|through|by|where)\b`), 0.01, [5]float64{}, "even if, including"},
 	{"what as a noun", regexp.MustCompile(`(?i)[^.?!|*#] what (?:is|was|it|they|has|have|comes?|waits?|cannot|can)\b`), 0.04, [5]float64{}, "name the thing: rows, error, result"},

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrNotChecked is the outcome of the calls that were not made.
-var ErrNotChecked = errors.New("the target does not answer, the table was not checked")
+var ErrNotChecked = errors.New("the target does not respond, the table was not checked")
 
 // All makes n calls of a target, up to atOnce concurrently, and gives the outcome of each to done, which may run
 // concurrently. Calls that were not made because the target is down have ErrNotChecked.
