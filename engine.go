@@ -254,9 +254,9 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 // Options returns the options with which the engine was opened, with their defaults. The caller must not modify the map Targets.
 func (e *Engine) Options() Options { return e.opts }
 
-// Buffer returns the local level, for work on stored rows that needs no definition: damage, slices, free space of the volume, and moves of
-// files and rejected records to another engine. It names a sink "source/sink". The engine alone defines, drops and forgets sinks, appends
-// rows, and closes the buffer.
+// Buffer returns the local level, for work on stored rows that needs no definition, such as damage, slices, free space of the volume, and
+// moves of files and rejected records to another engine. It names a sink "source/sink". The engine alone defines, drops and forgets sinks,
+// appends rows, and closes the buffer.
 func (e *Engine) Buffer() *buffer.Buffer { return e.buf }
 
 // Source returns the definition of a source, or false when there is none. The caller must not modify its slices.

@@ -209,15 +209,15 @@ func (in Intake) take(
 // of all sinks together, with one durable wait. The result tells of records that could not be mapped. They do not hold
 // up the others.
 //
-// With an error nothing was stored: a [*buffer.OverloadError] when memory, the disk or the share of one sink is full,
-// [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or the error of a ctx that had ended before. So a caller can send the
-// batch again, and no sink has it twice. There are two exceptions:
+// With an error nothing was stored. The error is a [*buffer.OverloadError] when memory, the disk or the share of one sink is
+// full, [ErrUnknownSource], [ErrDisabledSource], [ErrClosed], or the error of a ctx that had ended before. So a caller can
+// send the batch again, and no sink has it twice. There are two exceptions:
 //
-//   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. The same holds for a [*buffer.UnknownError]:
-//     ctx ended during the wait.
+//   - With a [*buffer.FailedError] or a [*buffer.FencedError] the outcome is unknown. The same holds for a [*buffer.UnknownError],
+//     because ctx ended during the wait.
 //   - Rows above 16 MiB, or a quarter of buffer.Tuning.MaxPendingBytes, go in portions. The later portions wait for room until
-//     ctx ends, or for AdmissionWait if such batches take too much memory. If a portion fails, the earlier portions may be stored:
-//     the error is a [*buffer.UnknownError] with the cause.
+//     ctx ends, or for AdmissionWait if such batches take too much memory. If a portion fails, the earlier portions may be stored.
+//     The error is then a [*buffer.UnknownError] with the cause.
 //
 // With Batch.Once these two leave nothing doubled either if the batch is repeated with its key.
 //

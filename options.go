@@ -55,7 +55,7 @@ type Options struct {
 	// span links to the sampled calls whose rows it carries, at most 32 of the last 256 calls of its sink. docs/metrics.md lists the spans. Default:
 	// nothing is traced, at no cost.
 	Tracer trace.Tracer
-	// Buffer tunes the local level: bounds of memory and disk, retries, retention.
+	// Buffer tunes the bounds of memory and disk of the local level, its retries and its retention.
 	Buffer buffer.Tuning
 	// MaxRowBytes bounds one encoded row. Larger rows are rejected with a [*RowTooLargeError]. Default: 1536 KiB.
 	MaxRowBytes int

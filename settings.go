@@ -10,7 +10,8 @@ import (
 	"github.com/forebay/forebay/trigger"
 )
 
-// SyncMode says what an acknowledgement means (in the Stream API: storage.level.local.encoding.sync.wait).
+// SyncMode says what an acknowledgement means. The Stream API has it in
+// storage.level.local.encoding.sync.wait.
 type SyncMode uint8
 
 const (
@@ -139,7 +140,7 @@ const (
 	// Refuse means that the caller gets the error, and nothing is kept. It is the default.
 	Refuse OnReject = iota
 	// Quarantine means that the record is kept in the quarantine of the sink, durably before the call returns, even with SyncUnsafe. Its result is
-	// [Quarantined]. At the bounds of the quarantine it is [Failed] with a [*buffer.OverloadError], also in calls that wait for room. A
+	// [Quarantined]. At the bounds of the quarantine it is [Failed] with a [*buffer.OverloadError], even in calls that wait for room. A
 	// record that is larger than the whole quarantine, or that has no JSON form, is [Rejected].
 	Quarantine
 )

@@ -176,8 +176,8 @@ var (
 // The shadow ends after ShadowOptions.For, when the sink gets other columns, and with the engine. ctx is for the call alone. The shadow and
 // its report need little memory after the end. Shadows do not survive the process.
 //
-// Errors: one for another id of changed, [ErrUnknownSource], [ErrUnknownSink], a [*DefinitionError] with all problems of changed, the error
-// of [ShadowOptions.Validate], [ErrShadowed], [ErrTooManyShadows], [ErrClosed], the error of ctx.
+// Shadow fails if the id of changed is a different one, or with [ErrUnknownSource], [ErrUnknownSink], a [*DefinitionError] with all
+// problems of changed, the error of [ShadowOptions.Validate], [ErrShadowed], [ErrTooManyShadows], [ErrClosed] or the error of ctx.
 func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions) (*Shadow, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -286,7 +286,7 @@ func (c *connection) post() (int, error) {
 	if _, err := c.conn.Write(c.requests[which]); err != nil {
 		return 0, err
 	}
-	status, err := c.answer()
+	status, err := c.readStatus()
 	switch {
 	case err != nil:
 		return 0, err
@@ -300,8 +300,8 @@ func (c *connection) post() (int, error) {
 	return 0, fmt.Errorf("status %d", status)
 }
 
-// answer reads one response of a known length and returns its status.
-func (c *connection) answer() (status int, err error) {
+// readStatus reads one response of a known length and returns its status.
+func (c *connection) readStatus() (status int, err error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
 		return 0, err
@@ -322,7 +322,7 @@ func (c *connection) answer() (status int, err error) {
 		switch {
 		case len(line) == len("\r\n"):
 			if length < 0 {
-				return 0, errors.New("the answer has no Content-Length")
+				return 0, errors.New("the response has no Content-Length")
 			}
 			_, err = c.in.Discard(length)
 			return status, err

@@ -52,7 +52,7 @@ func sections() []section {
 		{
 			title:   "Ingestion",
 			pattern: regexp.MustCompile(`^ingest/(sync|submit)/(150B|1KB)(/callers=(1|1024))?$`),
-			text: "Each event is mapped to a row, and its caller waits until the row is on disk. `submit` has 16 callers with 64 events in flight each; the others have " +
+			text: "Each event is mapped to a row, and its caller waits until the row is on disk. `submit` has 16 callers with 64 events in flight each. The others have " +
 				"64 callers unless their name says another number. The limit is a file to which groups of as many rows are appended and synced, without anything else; " +
 				"`rawfile` is a program that does that for as many callers, and `pebble_set` one that stores each row under its own key.",
 			plots: []plotOf{

@@ -81,8 +81,8 @@ const arrivalRecords = 1000
 // lets nothing change them until EndArrival. They count in no quarantine of this buffer until then. ReceiveRejected first deletes the copies that an earlier
 // call made for the instance.
 //
-// Errors: an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed], the error of ctx.
-// After an error call EndArrival, or repeat the call.
+// It fails with an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed] or the error
+// of ctx. After an error call EndArrival, or repeat the call.
 //
 // For the files that wait see [Buffer.ReceiveFiles].
 func (b *Buffer) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (records int, err error) {

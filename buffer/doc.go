@@ -20,7 +20,7 @@
 //   - When [Ticket.Wait] returns nil, the rows of that Append are on local disk (fsync) and will be in the target
 //     exactly once, whatever crashes, power cuts or outages come in between, provided that the drivers keep their
 //     contracts ([driver.Staging], [driver.Target]).
-//   - With a [Changelog] they are also in a log on other machines then, and [Restore] brings them back when this one is lost.
+//   - With a [Changelog] they are then in a log on other machines too, and [Restore] brings them back when this one is lost.
 //   - Rows whose Append no caller waited for are on disk after at most Tuning.SyncInterval and one commit.
 //   - Nothing is dropped silently. Rows leave only by import, by expiry, by [Buffer.Discard] or by damage of the disk. All are
 //     counted, and all but imports are logged as warnings or errors.
@@ -42,11 +42,11 @@
 //
 // Every state change is one atomic batch with an fsync, and it is on disk before the external call that follows from
 // it. A slice and a file are opened by the first row and not before, so an idle sink costs nothing. Both keep the
-// table, the conditions and the encoding that were in force when they were opened; a change closes them.
+// table, the conditions and the encoding that were in force when they were opened. A change closes them.
 //
 // # What is assumed of the disk
 //
 // fsync of a file makes its bytes durable, and fsync of a folder its names. A torn write at the end of the log is
-// found by checksums and cut off: such rows were never acknowledged. A chunk that is damaged later is found by its
-// own checksum when it is read, and reported with its coordinates.
+// found by checksums and cut off, because such rows were never acknowledged. A chunk that is damaged later is
+// found by its own checksum when it is read, and reported with its coordinates.
 package buffer

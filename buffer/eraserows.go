@@ -333,12 +333,13 @@ func (b *Buffer) mayErase(f *file) error {
 	return nil
 }
 
-// Sync returns when all rows are on disk whose Append had returned before the call. Errors: a [*FailedError], [ErrClosed], the error of ctx.
+// Sync returns when all rows are on disk whose Append had returned before the call. It fails with a [*FailedError], [ErrClosed] or the error
+// of ctx.
 func (b *Buffer) Sync(ctx context.Context) error { return b.do(ctx, func(*txn) {}) }
 
 // Purge rewrites the store of the local level without the deleted records, so that its files no longer have the bytes. It reads and writes
-// all that waits, and needs room for it. Files that are not needed any longer are deleted soon after the call. Errors: a [*FailedError], [ErrClosed],
-// the error of ctx. Others say why the old files stay.
+// all that waits, and needs room for it. Files that are not needed any longer are deleted soon after the call. It fails with a [*FailedError],
+// [ErrClosed] or the error of ctx. Other errors say why the old files stay.
 func (b *Buffer) Purge(ctx context.Context) error {
 	o := b.store.Opening()
 	if o.Read() != nil {

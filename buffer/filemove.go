@@ -46,8 +46,8 @@ func fileMoves(id string) error {
 // BeginDeparture lets no import of the waiting files begin, durably, until [Buffer.EndDeparture], and waits for running ones. It returns the number of
 // files. Meanwhile, calls that would change such a file return [ErrFileMoves].
 //
-// It does nothing, and the error says why, if a file is not in staging, or if a call of its target has not returned in time and still runs. Other
-// errors: a [*FailedError], [ErrClosed], the error of ctx. After an error repeat the call, or call EndDeparture.
+// It does nothing, and the error says why, if a file is not in staging, or if a call of its target has not returned in time and still runs. It
+// also fails with a [*FailedError], [ErrClosed] or the error of ctx. After an error repeat the call, or call EndDeparture.
 func (b *Buffer) BeginDeparture(ctx context.Context) (files int, err error) {
 	b.mu.RLock()
 	leaving, stays := b.departure()
@@ -148,10 +148,11 @@ func (b *Buffer) awaitImports(ctx context.Context, epoch uint64, files []*file) 
 	return nil
 }
 
-// EndDeparture ends what [Buffer.BeginDeparture] has begun, durably, also in an engine that was opened since. moved says that the files belong to another
-// engine. Then this one forgets them, and leaves their objects in staging. Otherwise it imports them again. It does nothing if no file leaves.
+// EndDeparture ends what [Buffer.BeginDeparture] has begun, durably, even in an engine that was opened since. moved says that the files belong to
+// another engine. Then this one forgets them, and leaves their objects in staging. Otherwise it imports them again. It does nothing if no file leaves.
 //
-// Errors: a [*FailedError], [ErrClosed], the error of ctx. After an error repeat it with the same decision.
+// It fails with a [*FailedError], [ErrClosed] or the error of ctx. After an error repeat it with the same
+// decision.
 func (b *Buffer) EndDeparture(ctx context.Context, moved bool) error {
 	leaves := func(f *file) bool { return f.rec.Leaving && !f.done() }
 	b.mu.RLock()
@@ -201,7 +202,7 @@ func (t *txn) forgetMoved(f *file) {
 // [Buffer.BeginDeparture] of the other buffer. Staging and targets of the two are the same. The rows of the files count in no ledger of this buffer until
 // EndArrival. ReceiveFiles first deletes the copies that an earlier call made for the instance.
 //
-// Errors: one that says that the files would take too much of MaxDiskBytes or MaxSinkBytes, a [*FailedError], [ErrClosed], the error of ctx. After an
+// It fails if the files would take too much of MaxDiskBytes or MaxSinkBytes, or with a [*FailedError], [ErrClosed] or the error of ctx. After an
 // error call EndArrival, or repeat the call.
 func (b *Buffer) ReceiveFiles(ctx context.Context, other *Buffer, by Mover) (files int, err error) {
 	if other == nil || other.store == nil || by.Instance == "" {

@@ -60,7 +60,8 @@ type Options struct {
 // DefaultMeasuredSinks is the default of [Tuning.MaxMeasuredSinks].
 const DefaultMeasuredSinks = 1000
 
-// Tuning of the local level: bounds of memory and disk, intervals, retries, retention. A zero field means its default.
+// Tuning has the bounds of memory and disk of the local level, its intervals, retries and retention. A zero field
+// means its default.
 type Tuning struct {
 	// MaxPendingBytes bounds the row bytes that are accepted but not yet committed, over all sinks, and the memory held for batches that the
 	// [Changelog] lacks, each with 1.5 KiB in addition to its bytes. Default: 64 MiB. At the bound Append waits for AdmissionWait and then
@@ -86,9 +87,9 @@ type Tuning struct {
 	// that they are on disk within 50 ms while a commit takes less than 25 ms.
 	SyncInterval time.Duration
 
-	// GzipLevel chooses the encoder of gzip chunks. The members are standard in both cases. 1 to 9: klauspost/compress at
-	// that level, for fewer bytes at the price of more CPU. Default: 0, the built-in encoder, which is made for rows and
-	// faster than level 1.
+	// GzipLevel chooses the encoder of gzip chunks. The members are standard in both cases. Levels 1 to 9 use
+	// klauspost/compress, for fewer bytes at the price of more CPU. Default: 0, the built-in encoder, which is made for
+	// rows and faster than level 1.
 	GzipLevel int
 
 	// Uploads is the number of calls of Staging.Put that may run at once, over all sinks. Imports is the number of calls of Target.Import that may run

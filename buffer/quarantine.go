@@ -118,7 +118,8 @@ var (
 // the rows next to the record. A caller that rejects a record asks before. Concurrent callers may each pass the bounds by the records that
 // they have not appended yet.
 //
-// Errors: an [*OverloadError] of the resource "quarantine", a [*TooLargeError] for a record that never fits, [ErrNoQuarantine].
+// It returns an [*OverloadError] of the resource "quarantine" at the bounds, a [*TooLargeError] for a record that never fits,
+// or [ErrNoQuarantine].
 func (s *SinkHandle) QuarantineFull(size, records, bytes int) error {
 	need := int64(size) + format.RejectOverhead
 	s.b.mu.RLock()
@@ -479,10 +480,10 @@ type ReplayRow struct {
 // ReplayRejected moves records from the quarantine of a sink to its rows. Each row and the removal of its record are one batch, so after a
 // crash there is one of the two. at is the time of acceptance of the rows. The move is durable when the call returns.
 //
-// outcomes has an entry for each row: nil; [ErrUnknownRejected], as when another call has replayed the record; or
-// [ErrRejectedChanged]. A record that is named twice is replayed once. With err nothing was moved, and outcomes is nil: an
-// [*OverloadError], including when the sink is full, a [*TooLargeError], [ErrClosed]; with a [*FailedError] or when ctx ends during
-// the wait the outcome is unknown, and the call may be repeated.
+// outcomes has an entry for each row. It is nil, [ErrRejectedChanged], or [ErrUnknownRejected], as when another call has replayed
+// the record. A record that is named twice is replayed once. With err nothing was moved, and outcomes is nil. err is an
+// [*OverloadError], including when the sink is full, a [*TooLargeError] or [ErrClosed]. With a [*FailedError], or when ctx ends
+// during the wait, the outcome is unknown, and the call may be repeated.
 func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.Time, rows ...ReplayRow) (outcomes []error, err error) {
 	var size int64
 	for i := range rows {

@@ -61,8 +61,8 @@ var errReplayCancelled = errors.New("cancelled")
 
 // ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink. See [forebay.SinkHandle.Replay]. Each
 // becomes one row for each run, whatever fails and however often the task is started. Its Task.Replay shows the progress while it runs. A task that
-// Close interrupts is not ended. The next [Open] continues it. There is one for a sink at a time. It excludes no change of the sink: rows
-// follow the columns of their moment.
+// Close interrupts is not ended. The next [Open] continues it. There is one for a sink at a time. It excludes no change of the sink, so rows follow
+// the columns of their moment.
 //
 // Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
 func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {

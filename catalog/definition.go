@@ -134,7 +134,7 @@ type SinkContent struct {
 	Description string `json:"description"`
 	// Signals are the kinds of telemetry that the sink of an OTLP source takes: "logs", "metrics", "traces". None means all.
 	Signals []string `json:"allowedSignals,omitempty"`
-	// TableID is the destination: stage.bucket.table.
+	// TableID is the destination, as stage.bucket.table.
 	TableID string `json:"tableId"`
 	// Target is the name of the target of the table. See [forebay.Table]. It is empty for the default target.
 	Target string `json:"target,omitempty"`
@@ -161,8 +161,8 @@ type Sink struct {
 	Token Token `json:"token,omitzero"`
 	// Cleared is the state of the table when the statistics were cleared last.
 	Cleared Cleared `json:"cleared,omitzero"`
-	// ClearedOn takes its place where nodes share their definitions: what each instance had counted, by Options.Instance, and "" for instances
-	// that had ended.
+	// ClearedOn takes its place where nodes share their definitions. It has the state that each instance had counted, by Options.Instance, and
+	// "" for instances that had ended.
 	ClearedOn map[string]Cleared `json:"clearedOn,omitempty"`
 }
 

@@ -28,7 +28,8 @@ const (
 	VersionChanged Code = "versionChanged"
 	// TaskNotFound means that there is no such task, or its time of retention is over.
 	TaskNotFound Code = "taskNotFound"
-	// SourceAlreadyExists, SinkAlreadyExists: choose another id, or change the existing one.
+	// SourceAlreadyExists and SinkAlreadyExists mean that the id is in use. Choose another id, or change the
+	// existing one.
 	SourceAlreadyExists Code = "sourceAlreadyExists"
 	SinkAlreadyExists   Code = "sinkAlreadyExists"
 	// SourceLimit and SinkLimit mean that there are as many as there may be. Delete one before another is made.

@@ -13,8 +13,8 @@ import (
 )
 
 // Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file, as a
-// [Catalog] does for its own. It changes no definition. Its tasks and reports are in memory: the caller starts an interrupted task again after
-// a restart, and its replayed records have left the quarantine. It is safe for concurrent use.
+// [Catalog] does for its own. It changes no definition. Its tasks and reports are in memory, so the caller starts an interrupted task again
+// after a restart. The records that the task had replayed have left the quarantine. It is safe for concurrent use.
 type Maintenance struct {
 	eng     *forebay.Engine
 	opts    MaintenanceOptions

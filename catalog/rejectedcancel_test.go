@@ -47,7 +47,7 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 			}
 			var cancelled catalog.Task
 			steps := 0
-			b.answer = func(request, answer []byte) []byte {
+			b.respond = func(request, answer []byte) []byte {
 				if bytes.Contains(request, []byte(`"op":"replayRejects"`)) {
 					if steps++; steps == 1 {
 						var err error

@@ -70,8 +70,8 @@ type node struct {
 	wire *wire
 	// deaf means that requests of other nodes do not arrive.
 	deaf atomic.Bool
-	// answer, if not nil, changes the response of the node.
-	answer func(request, answer []byte) []byte
+	// respond, if not nil, changes the response of the node.
+	respond func(request, respond []byte) []byte
 }
 
 // Ask implements [catalog.Peers] for all nodes. Each ignores its own requests.
@@ -85,8 +85,8 @@ func (n *nodes) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error
 				continue
 			}
 			answer := one.Answer(ctx, request)
-			if one.answer != nil {
-				answer = one.answer(request, answer)
+			if one.respond != nil {
+				answer = one.respond(request, answer)
 			}
 			if answer != nil && !yield(answer, nil) {
 				return

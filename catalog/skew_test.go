@@ -64,7 +64,7 @@ func TestPeersOfOtherReleases(t *testing.T) {
 			{`{"format":2`, "does not respond", 0},
 			{`{"format":1,"node":"b","refused":"it cannot"}`, "it cannot", 0},
 		} {
-			b.answer = func(request, answer []byte) []byte {
+			b.respond = func(request, answer []byte) []byte {
 				if answer == nil { // its own request
 					return nil
 				}

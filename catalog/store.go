@@ -7,7 +7,7 @@ import "errors"
 // A failed Commit may have reached the disk. After an error that is not [ErrNotCommitted], Get and Scan must return durable
 // records, or an error until the outcome is known. The catalog reads the records back and continues from there.
 //
-// All records are in one [Store], by default a small pebble database in the data directory. What is live is also in memory.
+// All records are in one [Store], by default a small pebble database in the data directory. Live records are in memory too.
 // The limits of the service keep the number of definitions small. [Catalog.Checkpoint] copies all.
 type Store interface {
 	// Get returns the record of a key, or nil when there is none. The caller owns the bytes.

@@ -132,7 +132,8 @@ type State struct {
 	WaitingSince          time.Time
 }
 
-// Mark is written by a store into each batch, so that it knows its contents: the batch and how to find it in the log.
+// A store writes a Mark into each batch, so that it knows the newest batch that it contains and how to find that
+// batch in the log.
 type Mark struct {
 	// Number of the batch, and the chain before it.
 	Number, Before uint64

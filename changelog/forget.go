@@ -72,7 +72,8 @@ func (e eras) replace(ctx context.Context, owners Owners, version Version) error
 	return err
 }
 
-// NewInstance draws a name that no instance has had, as in a-0_k2x9q7mw: the node's name, the era, and a random end.
+// NewInstance draws a name that no instance has had, such as a-0_k2x9q7mw. It consists of the node's name, the era
+// and a random end.
 func NewInstance(ctx context.Context, owners Owners, node string) (string, error) {
 	e, _, err := readEras(ctx, owners) // if it is old, Take finds out
 	if err != nil {

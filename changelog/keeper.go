@@ -78,8 +78,8 @@ func newKeeper(owners Owners, instance, session string, opts LeaseOptions) *Keep
 
 // Take makes this node the owner of an instance whose local store it has. local is the highest epoch that the store knows of, 0 for
 // a new instance. Take chooses a higher one. It does not wait for silence. A node that returns with its disk is faster than
-// its would-be adopters. Take repeats until it succeeds, ctx ends, or the result is final: a [FencedError], or a record that this
-// release cannot read.
+// its would-be adopters. Take repeats until it succeeds, ctx ends, or the result is final. A [FencedError] is final, and so is a
+// record that this release cannot read.
 //
 // An instance that another node has adopted is fenced even if that node is away, because its rows may have moved on without this
 // store.
@@ -174,7 +174,8 @@ func (k *Keeper) SetReleased(number uint64) {
 // Done is closed when the Keeper has ended. Either it was closed, or Err says who owns the instance now.
 func (k *Keeper) Done() <-chan struct{} { return k.ctx.Done() }
 
-// Err returns nil until Done is closed, and then why: a [FencedError] that is final, or that the Keeper was closed.
+// Err returns nil until Done is closed. Then it returns a [FencedError] that is final, or says that the Keeper was
+// closed.
 func (k *Keeper) Err() error { return context.Cause(k.ctx) }
 
 // Close stops beating and waits until no write is in progress. The record stays. The node may come back and Take the instance, and
@@ -188,7 +189,7 @@ func (k *Keeper) Close() {
 }
 
 // Beat writes the record now. Success proves that the epoch of this process was still the highest after Beat was called. It repeats
-// until it succeeds, ctx ends, or the error is final: a [FencedError], or the Keeper was closed.
+// until it succeeds, ctx ends, or the error is final. A [FencedError] is final, and so is the error of a closed Keeper.
 func (k *Keeper) Beat(ctx context.Context) error {
 	return k.write(ctx, false, nil)
 }

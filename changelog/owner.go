@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Owner is the record of an instance in [Owners]: its owner, and the facts that an adopter needs. Its key is [OwnerKey]. It is
-// never deleted while the instance has rows, because the epoch would begin again. [Forget] deletes the records of retired instances.
+// Owner is the record of an instance in [Owners]. It has the owner, and the facts that an adopter needs. Its key is [OwnerKey]. It
+// is never deleted while the instance has rows, because the epoch would begin again. [Forget] deletes the records of retired
+// instances.
 type Owner struct {
 	// Node is the name of the owner. It stays the same when the node restarts, even with an empty disk.
 	Node string
@@ -134,9 +135,9 @@ func (s OwnerState) canBecome(next OwnerState) bool {
 
 const ownerPrefix = "i."
 
-// LogName returns the name under which [Log] has the log of an instance: the instance itself, followed by _g and the number from
-// the second generation on. A name is never used for a second log. Records delayed on their way to a lost log must not reach the
-// next one.
+// LogName returns the name under which [Log] has the log of an instance. It is the name of the instance, from the second
+// generation on followed by _g and the number. A name is never used for a second log. Records delayed on their way to a lost log
+// must not reach the next one.
 func (o Owner) LogName(instance string) string {
 	if o.Generation == 0 {
 		return instance

@@ -29,9 +29,9 @@ import (
 //	checkpoint NODE N     append that a checkpoint has the batches up to N
 //	finish NODE           append that the instance no longer has rows
 //	close NODE [lose=N]   end the appender, and lose the last batches of its store
-//	mode MODE             of appends: ok, hold (until "answer"), lose (store, no response), drop (no response), full; of the log: down,
+//	mode MODE             of appends: ok, hold (until "respond"), lose (store, no response), drop (no response), full; of the log: down,
 //	                      stale (reads lack the last entry)
-//	answer N MODE         end the Nth append that is held, in one of these modes
+//	respond N MODE        end the Nth append that is held, in one of these modes
 //	lease NODE ok|out     what its lease says
 //	owner NODE [EPOCH]    who owns the instance
 //	released NODE N       the number that the node knows to be released
@@ -176,7 +176,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		n.disk = n.disk[:len(n.disk)-lost]
 	case "mode":
 		l.setMode(name)
-	case "answer":
+	case "respond":
 		l.answer(number(0)-1, arg(1))
 	case "lease":
 		s.node(name).valid.Store(arg(1) == "ok")

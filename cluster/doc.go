@@ -1,5 +1,6 @@
 // Package cluster joins several nodes, so that no acknowledged row is lost with any one machine. Each node is an engine with a catalog and
-// handlers, as on one machine. What its engine accepts is also in a replicated log on NATS JetStream, from which another node takes over.
+// handlers, as on one machine. A replicated log on NATS JetStream has the accepted rows of its engine too, from which another node takes
+// over.
 //
 //	node, err := cluster.Open(ctx, "/var/lib/forebay", cluster.Options{
 //		Node: "a",
@@ -30,7 +31,7 @@
 //
 // # Nodes and instances
 //
-// A node is a machine with a name that stays. What it keeps in its folder is an instance: an engine, its log and its record of ownership.
+// A node is a machine with a name that stays. Its folder has an instance, which is an engine with its log and its record of ownership.
 // Any node accepts any event into its own instance, so no request crosses nodes, and throughput grows with their number.
 //
 // A node that falls silent for Options.Lease loses its instance to another node, which restores it from checkpoint and log and moves its

@@ -46,7 +46,7 @@ type Node struct {
 }
 
 // Open opens the node whose folder is dir, which it creates if it is missing. It returns when events can be accepted. Until then it waits for
-// unavailable servers and logs which they are: the other servers of a new cluster, all of which must run once, or a majority of the servers of a known one.
+// unavailable servers and logs which they are. A new cluster needs all its servers, once. A known cluster needs a majority of them.
 // When ctx ends before, everything is closed again. Only one node can have the folder open.
 //
 // Then the node also takes over from nodes that fall silent, in the background.
@@ -109,7 +109,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	n.peers = peers
-	stop, err := peers.Serve(n.answer)
+	stop, err := peers.Serve(n.respond)
 	if err != nil {
 		return err
 	}

@@ -60,8 +60,8 @@ func (s nodeStatus) node() catalog.Node {
 	}
 }
 
-// answer handles requests of other nodes.
-func (n *Node) answer(ctx context.Context, asked []byte) []byte {
+// respond handles requests of other nodes.
+func (n *Node) respond(ctx context.Context, asked []byte) []byte {
 	var r nodeRequest
 	if err := json.Unmarshal(asked, &r); err != nil || r.Format != nodeFormat || r.Op != opNode {
 		return n.catalog.Answer(ctx, asked)
@@ -71,8 +71,8 @@ func (n *Node) answer(ctx context.Context, asked []byte) []byte {
 	return data
 }
 
-// Nodes returns the nodes of the cluster, sorted by name: what each says of itself, and the nodes that do not respond within 2 s although
-// they own an instance. A node whose instance was taken over is not listed until it is back. The new owner lists the instance as
+// Nodes returns the nodes of the cluster as each describes itself, sorted by name. A node that does not respond within 2 s is listed too
+// if it owns an instance. A node whose instance was taken over is not listed until it is back. The new owner lists the instance as
 // adopted. With an error, because the servers do not respond, the list still has all known nodes. It is made for console.Options.Nodes.
 func (n *Node) Nodes(ctx context.Context) ([]catalog.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodesWithin)

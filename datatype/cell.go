@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/driverkit/uuidtext"
 )
 
-// CellError says that a cell is not a canonical text of its type. Rows of a buffer have no such cells: the row was damaged, or read
-// with other columns than it was written with.
+// CellError says that a cell is not a canonical text of its type. Rows of a buffer have no such cells, unless the row was damaged,
+// or read with other columns than it was written with.
 type CellError struct {
 	Type Type // of the column
 	// Cell is the beginning of the cell, at most 64 bytes. Error leaves it out, because the column may be secret.
@@ -30,8 +30,8 @@ func cellError(t Type, cell []byte) error {
 
 // ParseBool reads a cell of type [Bool].
 //
-// This and the functions below accept canonical texts only: two texts never give one value. They allocate nothing unless they fail,
-// and the error is a [*CellError]. NULL is no text: look for it first.
+// This and the functions below accept canonical texts only, so two texts never give one value. They allocate nothing unless they
+// fail, and the error is a [*CellError]. NULL is no text, so look for it first.
 func ParseBool(cell []byte) (bool, error) {
 	switch string(cell) {
 	case "true":
@@ -128,7 +128,8 @@ func parsePlain(cell []byte) (f float64, ok bool) {
 	return float64(mantissa) / float64(power), true
 }
 
-// AppendFloat64 appends the canonical text of f: the shortest that reads back as f, with an exponent from 1e21 on and below 1e-6.
+// AppendFloat64 appends the canonical text of f, which is the shortest that reads back as f, with an exponent from 1e21 on and
+// below 1e-6.
 func AppendFloat64(dst []byte, f float64) []byte {
 	switch abs := math.Abs(f); {
 	case math.IsInf(f, 1):

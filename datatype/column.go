@@ -45,7 +45,8 @@ func (c Column) MarshalJSON() ([]byte, error) {
 	return json.Marshal(columnObject(c))
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. It does not validate the type: a reader may show types that it does not know.
+// UnmarshalJSON implements [json.Unmarshaler]. It does not validate the type, because a reader may show types that it does
+// not know.
 func (c *Column) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		*c = Column{}

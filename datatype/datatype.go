@@ -87,8 +87,8 @@ func (t Type) Validate() error {
 	return nil
 }
 
-// Holds reports whether t has every value of o, without a change of kind: the same type, a decimal with the same scale and at
-// least its precision, or for int64 a decimal with at least 19 digits before the point.
+// Holds reports whether t has every value of o, without a change of kind. The types that do are the same type, a decimal with
+// the same scale and at least its precision, or for int64 a decimal with at least 19 digits before the point.
 func (t Type) Holds(o Type) bool {
 	p, s, ok := t.DecimalOf()
 	if t == o || !ok {

@@ -11,7 +11,7 @@ type Limits struct {
 	NoNaN bool
 	// MinYear and MaxYear bound timestamps and dates. Defaults: 1 and 9999.
 	MinYear, MaxYear int
-	// UTF8 rejects text that is not UTF-8 in untyped columns too; typed ones never have it.
+	// UTF8 rejects text that is not UTF-8 in untyped columns too. Typed columns never have such text.
 	UTF8 bool
 	// MaxCell bounds the bytes of a cell. Zero means no bound.
 	MaxCell int

@@ -79,10 +79,10 @@ type Content interface {
 // In a typed column an empty cell without quotes is NULL, and "" is the empty text. Loaders differ in how they read the two, so a
 // driver says so to its loader or writes the rows again in its own form. The word null is text like any other.
 //
-// A cell may hold any bytes: quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, bytes that are not UTF-8. A
+// A cell may hold any bytes, such as quotes, newlines of every kind ("\r\n" stays "\r\n"), NUL, and bytes that are not UTF-8. A
 // target that cannot store some of them fails the import with a [Permanent] error. It never changes them. Read
-// the cells with [File.ReadRows], because encoding/csv turns "\r\n" inside a cell into "\n". Write JSON with care: encoding/json
-// replaces bytes that are not UTF-8.
+// the cells with [File.ReadRows], because encoding/csv turns "\r\n" inside a cell into "\n". Write JSON with care, because
+// encoding/json replaces bytes that are not UTF-8.
 //
 // [buffertest.Target] checks the contract.
 //
@@ -215,8 +215,8 @@ func (t Table) Names() []string { return datatype.Names(t.Columns) }
 
 // Object describes one sealed slice in staging.
 type Object struct {
-	// ID is unique over all engines and all time: lower-case letters, digits and '-', at most 64 bytes. Ids of one
-	// engine ascend with the creation of the slices.
+	// ID is unique over all engines and all time. It consists of lower-case letters, digits and '-', at most 64
+	// bytes. Ids of one engine ascend with the creation of the slices.
 	ID string
 	// FileID is the id of the slice's file.
 	FileID string
@@ -248,8 +248,8 @@ type File struct {
 
 	// OpenSlice opens the stored bytes of one slice from staging, as [Staging.Open] does.
 	OpenSlice func(ctx context.Context, obj Object) (io.ReadCloser, error)
-	// Copied says that a different engine may have imported the id, without a note in Progress: a checkpoint contains the file, or its records are from
-	// a damaged store. A target that looks for the id only after a note looks for it then too.
+	// Copied says that a different engine may have imported the id, without a note in Progress, because a checkpoint contains the file, or its records
+	// are from a damaged store. A target that looks for the id only after a note looks for it then too.
 	Copied bool
 	// Progress is the note that was saved last, or nil if there is none.
 	Progress []byte

@@ -17,8 +17,8 @@ const MaxRowErrors = 1000
 // HoldFiles of its buffer.QuarantineBounds is set. Otherwise it holds the file like one with a [Permanent] error. It repeats the import slowly, and
 // shows the first row in buffer.FileStats, the log and the metrics until the table accepts all rows, or the operator discards the file.
 type RowsError struct {
-	// Rows are the refused rows in ascending order: at least one, at most [MaxRowErrors]. One alone with the number -1 says that the target does
-	// not tell which row it is. A [Voider] then gets parts of the file, until it is found.
+	// Rows are the refused rows in ascending order, at least one and at most [MaxRowErrors]. One alone with the number -1 says that the target
+	// does not tell which row it is. A [Voider] then gets parts of the file, until it is found.
 	Rows []RowError
 	// Complete says that the target has tried every row, so it accepts all others.
 	Complete bool

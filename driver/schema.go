@@ -118,9 +118,9 @@ func (e *SchemaError) renamed() bool {
 	return same && names > 0
 }
 
-// CheckNames refuses names of columns that some target could not keep, or would not find again, if the table has types or Extend:
-// two that differ only in case, and names that are empty, have more than 63 bytes, control characters or a space at an end, or begin
-// with _forebay_. It joins all problems.
+// CheckNames refuses names of columns that some target could not keep, or would not find again, if the table has types or Extend. It
+// refuses two names that differ only in case, and names that are empty, have more than 63 bytes, control characters or a space at an
+// end, or begin with _forebay_. It joins all problems.
 func (t Table) CheckNames() error {
 	if !t.Extend && !slices.ContainsFunc(t.Columns, func(c datatype.Column) bool { return c.Type != datatype.Untyped }) {
 		return nil

@@ -35,7 +35,7 @@ func HintUnreachable(err error) error {
 	if !ok {
 		return err
 	}
-	text := fmt.Sprintf("no server answers at %s, %s: is it running, and is the address right?", address, reason)
+	text := fmt.Sprintf("no server responds at %s, %s: is it running, and is the address right?", address, reason)
 	if driver, _, named := strings.Cut(err.Error(), ": "); named && driver != "dial" && !strings.ContainsAny(driver, " \n") {
 		text = driver + ": " + text
 	}

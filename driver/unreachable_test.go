@@ -30,7 +30,7 @@ func TestHintUnreachable(t *testing.T) {
 		err = fmt.Errorf("driver: %w", err)
 		explained := driver.HintUnreachable(err)
 		text := explained.Error()
-		if want := "driver: no server answers at " + address + ", "; !strings.HasPrefix(text, want) || strings.Contains(text, "dial tcp") || !errors.Is(explained, err) {
+		if want := "driver: no server responds at " + address + ", "; !strings.HasPrefix(text, want) || strings.Contains(text, "dial tcp") || !errors.Is(explained, err) {
 			t.Errorf("got %v, want %q first", explained, want)
 		}
 	}

@@ -28,9 +28,9 @@ type api struct {
 	server  *httptest.Server
 }
 
-// newAPI serves answers in order: "[status] [Header: value\n]... body". The last one is repeated. If there is none, the status is 404.
-func newAPI(t testing.TB, answers ...string) *api {
-	a := &api{answers: answers}
+// newAPI serves responses in order: "[status] [Header: value\n]... body". The last one is repeated. If there is none, the status is 404.
+func newAPI(t testing.TB, responses ...string) *api {
+	a := &api{answers: responses}
 	a.server = httptest.NewServer(a)
 	t.Cleanup(a.server.Close)
 	return a

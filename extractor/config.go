@@ -31,9 +31,9 @@ import (
 //
 // # Login
 //
-// One login serves all requests until it expires: never, after a number of seconds, or at a time that its response
-// names. With expires 0 there is one before every request. A login that fails ends the run with a [*RequestError], and
-// no other request is sent.
+// One login serves all requests until it expires. A login expires never, after a number of seconds, or at a time
+// that its response names. With expires 0 there is one before every request. A login that fails ends the run with a
+// [*RequestError], and no other request is sent.
 //
 // Instead of a login there may be basic or bearer credentials, an API key, an OAuth 2 grant or an HMAC signature.
 //

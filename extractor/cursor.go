@@ -176,7 +176,7 @@ func parseIncremental(s *section, job string) *incrementalConfig {
 
 // Cursor is how far the records of an incremental job have been delivered.
 type Cursor struct {
-	// Value is the highest value of the cursor: text, an integer, or Unix seconds.
+	// Value is the highest value of the cursor, as text, an integer, or Unix seconds.
 	Value string `json:"value"`
 	// Seen are the values by checksum of the records that were delivered and lie within lookback below Value, or at Value.
 	// The next run is given them again by the API, and does not deliver them again.

@@ -13,9 +13,10 @@
 //		},
 //	})
 //
-// A configuration has two sections. api says how to talk to the service: base URL, login, how lists are split into
-// pages and when to stop, headers and parameters of every request. config says what to get: jobs with an endpoint,
-// parameters and children, attributes such as secrets, and where rows go. [Config] describes requests, logins, values and pages.
+// A configuration has two sections. api says how to talk to the service. It has the base URL, the login, how lists are split
+// into pages and when to stop, and headers and parameters of every request. config says what to get. It has jobs with an
+// endpoint, parameters and children, attributes such as secrets, and where rows go. [Config] describes requests, logins, values
+// and pages.
 //
 //	{
 //	  "api": {

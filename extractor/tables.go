@@ -359,7 +359,7 @@ func (t *Tables) take(r *spoolReader) (tree.Node, error) {
 	return tree.Parse(t.frame)
 }
 
-// Columns returns the value of State.Columns for the next run: after Save, with the names of all tables.
+// Columns returns the value of State.Columns for the next run. After Save it has the names of all tables.
 func (t *Tables) Columns() json.RawMessage {
 	var members []tree.Member
 	for _, bucket := range t.order {

@@ -188,8 +188,8 @@ func (c Column) InTable() datatype.Column {
 	return datatype.Column{Name: c.Name, Type: c.DataType, Required: typed && (c.TypeOptions.Required || c.Type == TypeUUID || c.Type == TypeHeaders)}
 }
 
-// Typed returns the columns with a data type for each that has none, the type that fits its kind: uuid for uuid, timestamp
-// for datetime, string for ip and for texts with RawString, and json for all others.
+// Typed returns the columns with a data type for each that has none, the type that fits its kind. This is uuid for uuid,
+// timestamp for datetime, string for ip and for texts with RawString, and json for all others.
 func (c Columns) Typed() Columns {
 	typed := slices.Clone(c)
 	for i := range typed {

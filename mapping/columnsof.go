@@ -44,7 +44,7 @@ import (
 // column, so a pointer costs less.
 //
 // encoding/json calls a MarshalJSON or MarshalText with a pointer receiver only for values that it can address, so give From a
-// pointer to T if the type of a field has such a method. It refuses NaN and infinities, also in a sql.Null, and the record is rejected with
+// pointer to T if the type of a field has such a method. It refuses NaN and infinities, even in a sql.Null, and the record is rejected with
 // [InvalidBody].
 func ColumnsOf[T any]() (Columns, error) { return columnsOf(reflect.TypeFor[T]()) }
 

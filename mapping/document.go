@@ -22,7 +22,7 @@ type FieldDocument interface {
 	Document
 	// AppendField appends the value at path to dst, in the form that the kind names, and returns the extended slice. With
 	// NoField it returns dst as it was. The value must be the one that path finds in the bytes of AppendJSON. Of several
-	// members with the same key it is the first, also with Options.Compat. The path is never empty. dst must not be kept.
+	// members with the same key it is the first, even with Options.Compat. The path is never empty. dst must not be kept.
 	AppendField(dst []byte, path FieldPath) ([]byte, FieldKind)
 }
 

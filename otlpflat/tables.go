@@ -24,10 +24,10 @@ import (
 // A log without a time has its observed time in Timestamp and TimeUnixNano, and without both the time of receipt. A span or point without a time has
 // the time of receipt.
 //
-// The rest that the sender has not set is NULL: an observed time, an id, an empty text other than the body, a body, the attributes of a scope. Protobuf does not
-// tell a number that is not set from 0, so SeverityNumber and TraceFlags are 0 then, and a resource or record without attributes has {}. A
-// record is rejected if a number of it does not fit an int64: a count above 2^63-1, or a time after
-// 2262-04-11. It is also rejected if the target cannot store one of its values, such as NaN. The caller may change the columns, and add some.
+// An observed time, an id, an empty text other than the body, a body, and the attributes of a scope are NULL if the sender has not set them. Protobuf
+// does not tell a number that is not set from 0, so SeverityNumber and TraceFlags are 0 then, and a resource or record without attributes has {}. A
+// record is rejected if a number of it does not fit an int64, such as a count above 2^63-1, or a time after 2262-04-11. It is also rejected if the
+// target cannot store one of its values, such as NaN. The caller may change the columns, and add some.
 func LogsTable() mapping.Columns {
 	return slices.Concat(
 		recordTimes("Timestamp", "TimeUnixNano", "timestamp", "observed_timestamp"), times("ObservedTimestamp", "ObservedTimeUnixNano", "observed_timestamp"),

@@ -50,7 +50,8 @@ type Sink struct {
 
 // Quarantine is the quarantine of one sink. It is safe for concurrent use.
 //
-// Errors of all methods: that of [Host.Known] for a sink that was never defined, a [*buffer.FailedError], [buffer.ErrClosed], the error of ctx.
+// All methods may fail with the error of [Host.Known] for a sink that was never defined, a [*buffer.FailedError], [buffer.ErrClosed] or the
+// error of ctx.
 type Quarantine struct {
 	buf          *buffer.Buffer
 	host         Host
@@ -213,8 +214,8 @@ func Read(ctx context.Context, q Quarantine, id string) (c Content, data []byte,
 // fit the type of its column. revision is the Revision that the caller has seen. The body as it arrived is stored too, until the record
 // leaves the quarantine.
 //
-// Further errors: an [*EditError] for cells that do not fit, [buffer.ErrRejectedChanged] if another call has edited or tried the record meanwhile,
-// [buffer.ErrUnknownRejected], and an [*buffer.OverloadError] when the quarantine, memory or the disk has no room for the edit.
+// It also fails with an [*EditError] for cells that do not fit, [buffer.ErrRejectedChanged] if another call has edited or tried the record
+// meanwhile, [buffer.ErrUnknownRejected], or an [*buffer.OverloadError] when the quarantine, memory or the disk has no room for the edit.
 func (q Quarantine) Edit(ctx context.Context, id string, revision int, body []byte) error {
 	c, data, err := Read(ctx, q, id)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 // whatever fails and however often Replay is called. Other sinks of the source are not touched. The row has the arrival time of
 // the event, and follows the rows of later events.
 //
-// Further errors: the errors of [Host.Sink], which an engine returns for a source that is disabled or a sink that is disabled or was
-// removed, and an [*buffer.OverloadError]. Records before the error are counted in the result. The call may be repeated.
+// It also fails with the errors of [Host.Sink], which an engine returns for a source that is disabled or a sink that is disabled or
+// was removed, or an [*buffer.OverloadError]. Records before the error are counted in the result. The call may be repeated.
 func (q Quarantine) Replay(ctx context.Context, ids ...string) (res ReplayResult, err error) {
 	p := replayer{q: q}
 	for _, id := range ids {

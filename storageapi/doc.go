@@ -1,5 +1,6 @@
-// Package storageapi is a client of the platform's APIs: the Storage API (branches, component configurations, tokens,
-// buckets, tables, files, jobs), the queue that runs components, and the index that says where each of them is.
+// Package storageapi is a client of the platform's APIs. These are the Storage API (branches, component
+// configurations, tokens, buckets, tables, files, jobs), the queue that runs components, and the index that says
+// where each of them is.
 //
 // A [Client] has the address of a stack and a token. It is immutable and safe for concurrent use; [Client.WithToken] and
 // [Client.Branch] return changed copies that share its connections.

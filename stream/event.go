@@ -33,7 +33,7 @@ func (h *handler) serveEvent(w http.ResponseWriter, r *http.Request, requestID s
 	if h.traced {
 		ctx = tracecontext.Of(ctx, r.Context(), r.Header.Values)
 	}
-	a := answer{h: h, w: w, r: r, requestID: requestID, source: src.ID}
+	a := response{h: h, w: w, r: r, requestID: requestID, source: src.ID}
 	if src.Split == forebay.SplitNone && len(r.Header[callkey.Header]) == 0 {
 		res, err := h.eng.Ingest(ctx, src.ID, &q.rec, mem)
 		if err != nil && len(res.Sinks) == 0 {

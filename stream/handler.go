@@ -91,7 +91,8 @@ import (
 //
 // Exporters repeat a batch, byte for byte, when they get no response. With an Idempotency-Key, which a sender may give, such a batch is stored
 // once. A batch without a key is a repetition of an earlier batch if two conditions are met. First, the response to the earlier batch may not have
-// arrived: it was a 503, it could not be written, the client had left before it, or the process has died since. Second, these are equal:
+// arrived. That is so if it was a 503, if it could not be written, if the client had left before it, or if the process has died since. Second,
+// these are equal:
 //
 //   - source, signal and encoding
 //   - the bytes without their Content-Encoding

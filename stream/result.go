@@ -115,8 +115,8 @@ var (
 	replayedValue = []string{"true"}
 )
 
-// answer writes the outcome of the events of one request.
-type answer struct {
+// response writes the outcome of the events of one request.
+type response struct {
 	h                 *handler
 	w                 http.ResponseWriter
 	r                 *http.Request
@@ -128,14 +128,14 @@ type answer struct {
 	logged      map[string]bool // by sink and error, one line each, not one per event
 }
 
-func (a *answer) contentType() string { return a.r.Header.Get("Content-Type") }
+func (a *response) contentType() string { return a.r.Header.Get("Content-Type") }
 
-func (a *answer) verbose() bool {
+func (a *response) verbose() bool {
 	return a.r.URL.RawQuery != "" && a.r.URL.Query().Get("verbose") == "true"
 }
 
 // mark sets the headers that do not depend on verbose.
-func (a *answer) mark(dropped bool, results ...forebay.Result) {
+func (a *response) mark(dropped bool, results ...forebay.Result) {
 	if dropped {
 		a.w.Header()[warningField] = noSinkWarning
 	}
@@ -145,7 +145,7 @@ func (a *answer) mark(dropped bool, results ...forebay.Result) {
 }
 
 // add returns the outcome of one event at its sinks, by sink id, with the highest status and a summary.
-func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summary string) {
+func (a *response) add(res forebay.Result) (sinks []sinkResult, status int, summary string) {
 	status = http.StatusOK
 	sinks = make([]sinkResult, 0, len(res.Sinks))
 	written, aside := 0, 0
@@ -191,7 +191,7 @@ func (a *answer) add(res forebay.Result) (sinks []sinkResult, status int, summar
 }
 
 // writeOne responds to a request with one event.
-func (a *answer) writeOne(res forebay.Result) {
+func (a *response) writeOne(res forebay.Result) {
 	dropped := len(res.Sinks) == 0
 	a.mark(dropped, res)
 	status, ok := accepted(res)
@@ -212,7 +212,7 @@ func (a *answer) writeOne(res forebay.Result) {
 }
 
 // writeMany responds to a request with several events. Its status is the highest of all events and sinks.
-func (a *answer) writeMany(results []forebay.Result) {
+func (a *response) writeMany(results []forebay.Result) {
 	out := eventsBody{ProjectID: a.h.opts.ProjectID, BranchID: a.h.opts.BranchID, SourceID: a.source, Events: len(results)}
 	out.StatusCode = http.StatusOK
 	failed, aside := 0, 0
@@ -258,7 +258,7 @@ func (a *answer) writeMany(results []forebay.Result) {
 }
 
 // writeOK responds for events that every sink has taken.
-func (a *answer) writeOK(status int) {
+func (a *response) writeOK(status int) {
 	header := a.w.Header()
 	header["Content-Type"] = textType
 	header["Content-Length"] = okLength

@@ -25,7 +25,7 @@ type Load struct {
 }
 
 // Resume returns l for use after a restart. now must come from [time.Now]. Since moves to the monotonic clock of this
-// process: the age that the wall clock shows now is kept, and later steps of the wall clock have no effect. A Since in the
+// process. The age that the wall clock shows now is kept, and later steps of the wall clock have no effect. A Since in the
 // future, because the wall clock was set back, becomes now, so no row waits longer than one interval after a restart.
 func (l Load) Resume(now time.Time) Load {
 	// Round(0) drops the monotonic reading, which is only meaningful in the process that took it.
@@ -53,8 +53,8 @@ func (c Conditions) Due(l Load, now time.Time) Reason {
 	return None
 }
 
-// Deadline returns when the interval condition will be met: from then on [Conditions.Due] is not [None]. An empty load has
-// no deadline: the zero time.
+// Deadline returns when the interval condition will be met. From then on [Conditions.Due] is not [None]. An empty load has
+// no deadline, so its deadline is the zero time.
 func (c Conditions) Deadline(l Load) time.Time {
 	if l.Count <= 0 {
 		return time.Time{}

@@ -85,7 +85,7 @@ type LimitError struct {
 	Key string
 	// Value, Min and Max are written as in settings: "30s", "5MB", "10000".
 	Value, Min, Max string
-	// Below is set if Value is under Min; otherwise it is over Max.
+	// Below is set if Value is under Min. Otherwise Value is over Max.
 	Below bool
 }
 

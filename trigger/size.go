@@ -10,9 +10,9 @@ import (
 // sizeUnits are the units in ascending order; each is 1024 times the previous one.
 var sizeUnits = [...]string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}
 
-// ParseSize reads a byte size as settings write it: an integer and a unit in upper or lower case, with an optional space:
-// "100B", "5MB", "12 mb". One KB is 1024 bytes. Fractions, signs, other units such as "MiB", a missing unit, and sizes over
-// 8 EB - 1 B are refused.
+// ParseSize reads a byte size as settings write it, which is an integer and a unit in upper or lower case, with an optional
+// space, such as "100B", "5MB" or "12 mb". One KB is 1024 bytes. Fractions, signs, other units such as "MiB", a missing
+// unit, and sizes over 8 EB - 1 B are refused.
 func ParseSize(s string) (int64, error) {
 	text := strings.TrimSpace(s)
 	digits := 0

@@ -37,12 +37,12 @@
 // call removes that file, or else a later write when the file is an hour old. Directories have mode 0700, files 0600.
 //
 // Windows cannot sync a directory. A new name is durable there when the file system says so. Tables can neither be split nor merged
-// there. The tests run on Linux; for macOS and Windows the code is vetted and no more.
+// there. The tests run on Linux. For macOS and Windows the code is only vetted.
 //
 // The folder of a table must be on the same disk as .tmp. To keep tables on another disk, move or link all of them.
 //
 // Several engines and processes may use one folder of staging, tables or archives at the same time, however they spell its path. All must agree on
 // [TablesOptions]. Locks belong to files and folders, so a symbolic link or a bind mount does not matter. On a file system that refuses to lock folders,
 // such as NFS, only one process at a time may create a table, unless [TablesOptions.PartitionBy] or [TablesOptions.MergeTo] is set. The engines of such
-// processes need Leases, as the nodes of a cluster have: see [TableDir.Alone]. Windows has no such lock either.
+// processes need Leases, as the nodes of a cluster have. See [TableDir.Alone]. Windows has no such lock either.
 package dir

@@ -114,8 +114,8 @@ func (n *network) request(l *link, arrive func()) {
 	n.send(l, d, arrive)
 }
 
-// answer sends the response to a waiting caller. The caller holds the lock.
-func (n *network) answer(l *link, arrive func()) {
+// respond sends the response to a waiting caller. The caller holds the lock.
+func (n *network) respond(l *link, arrive func()) {
 	if !n.chance(n.faults.LostAnswers) {
 		n.send(l, n.upTo(n.faults.Delay), arrive)
 	}
@@ -133,7 +133,7 @@ func call[A any](ctx context.Context, n *network, do func(answer func(A, error))
 	var out, back link
 	replies := make(chan reply, 1)
 	answer := func(value A, err error) {
-		n.answer(&back, func() {
+		n.respond(&back, func() {
 			select {
 			case replies <- reply{value, err}:
 			default: // the request was repeated

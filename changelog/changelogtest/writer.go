@@ -59,21 +59,21 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 			if err == nil && at != expected+1 {
 				err = fmt.Errorf("%w: the record behind %d is a duplicate of the one at %d", changelog.ErrUnknown, expected, at)
 			}
-			w.net.answer(&w.back, func() { w.answered(t, err) })
+			w.net.respond(&w.back, func() { w.responded(t, err) })
 		})
 	})
 	if timeout := w.net.timeout(); !t.answered {
 		t.timer = time.AfterFunc(timeout, func() {
 			w.net.mu.Lock()
 			defer w.net.mu.Unlock()
-			w.answered(t, noAnswer(timeout))
+			w.responded(t, noAnswer(timeout))
 		})
 	}
 	return t
 }
 
-// answered handles the first response to a ticket, and ends the tickets whose turn it is. The caller holds the lock.
-func (w *writer) answered(t *ticket, err error) {
+// responded handles the first response to a ticket, and ends the tickets whose turn it is. The caller holds the lock.
+func (w *writer) responded(t *ticket, err error) {
 	if t.answered {
 		return
 	}

@@ -100,10 +100,10 @@ func runJob(ctx context.Context, env string, in io.Reader, out io.Writer) (err e
 	answers := json.NewEncoder(out)
 	closeJob, err := j.open(ctx)
 	if err != nil {
-		return answers.Encode(answer{Error: err.Error()})
+		return answers.Encode(response{Error: err.Error()})
 	}
 	defer func() { err = errors.Join(err, closeJob()) }()
-	if err := answers.Encode(answer{}); err != nil {
+	if err := answers.Encode(response{}); err != nil {
 		return err
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -111,7 +111,7 @@ func runJob(ctx context.Context, env string, in io.Reader, out io.Writer) (err e
 		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
 			return err
 		}
-		var a answer
+		var a response
 		result, err := j.do(ctx, q)
 		if err == nil {
 			a.Result, err = json.Marshal(result)

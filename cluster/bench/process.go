@@ -26,8 +26,8 @@ type question struct {
 	Path   string `json:"path,omitempty"`
 }
 
-// answer is the error or the result of a question.
-type answer struct {
+// response is the error or the result of a question.
+type response struct {
 	Error  string          `json:"error,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
@@ -45,7 +45,7 @@ func (p *process) await(ctx context.Context, result any) error {
 		p.Kill()
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
-	var a answer
+	var a response
 	if err := json.Unmarshal([]byte(line), &a); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}

@@ -64,7 +64,7 @@ func (l *Log) reserve(ctx context.Context, stream jetstream.Stream, info *jetstr
 	config.MaxBytes = want
 	config.Metadata = maps.Clone(config.Metadata)
 	config.Metadata[metaBound] = strconv.FormatInt(most, 10)
-	if _, err := answered(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) {
+	if _, err := withRetries(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.js.UpdateStream(ctx, config)
 	}); err != nil {
 		return info, noRoom(missing(err), want-now)

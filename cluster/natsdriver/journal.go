@@ -73,7 +73,7 @@ func (j *Journal) Create(ctx context.Context) error {
 		DenyDelete: true,
 		Metadata:   map[string]string{metaID: id, metaFormat: format},
 	}
-	_, err := answered(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.CreateStream(ctx, config) })
+	_, err := withRetries(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.CreateStream(ctx, config) })
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id differs, so it was there before
 		return fmt.Errorf("natsdriver: create %s: %w", j.name(), err)
 	}
@@ -97,7 +97,7 @@ func (j *Journal) stream(ctx context.Context) (*journalStream, error) {
 	if most := j.conn.MaxPayload(); most < changelog.PartBytes+maxHeaders {
 		return nil, fmt.Errorf("max_payload of the server is %d bytes, must be at least %d", most, changelog.PartBytes+maxHeaders)
 	}
-	stream, err := answered(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.Stream(ctx, j.name()) })
+	stream, err := withRetries(ctx, j.options, func(ctx context.Context) (jetstream.Stream, error) { return j.js.Stream(ctx, j.name()) })
 	if err != nil {
 		return nil, missing(err)
 	}
@@ -116,7 +116,7 @@ func (j *Journal) state(ctx context.Context) (*journalStream, jetstream.StreamSt
 	if err != nil {
 		return nil, jetstream.StreamState{}, err
 	}
-	info, err := answered(ctx, j.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := withRetries(ctx, j.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		info, err := s.Info(ctx)
 		if err == nil && !leads(info.Cluster) {
 			err = fmt.Errorf("the leader of %s has not heard from a majority for %s", j.name(), silentFor)
@@ -201,7 +201,7 @@ func (j *Journal) read(ctx context.Context, from changelog.Position, yield func(
 		return fmt.Errorf("%w: it ends at %d", changelog.ErrWentBack, last)
 	}
 	for next <= last {
-		chunk, err := answered(ctx, j.options, func(ctx context.Context) ([]jetstream.Msg, error) {
+		chunk, err := withRetries(ctx, j.options, func(ctx context.Context) ([]jetstream.Msg, error) {
 			return fetch(ctx, s, next, int(min(last-next+1, readMessages)))
 		})
 		if err != nil {
@@ -267,7 +267,7 @@ func (j *Journal) Trim(ctx context.Context, through changelog.Position) error {
 	if through == 0 {
 		return nil
 	}
-	_, err = answered(ctx, j.options, func(ctx context.Context) (struct{}, error) {
+	_, err = withRetries(ctx, j.options, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.Purge(ctx, jetstream.WithPurgeSubject(s.subject), jetstream.WithPurgeSequence(uint64(through)+1))
 	})
 	if err != nil {

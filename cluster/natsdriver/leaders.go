@@ -43,7 +43,7 @@ func (l *Log) lead(ctx context.Context, stream, replica string) error {
 	if err != nil {
 		return err
 	}
-	_, err = answered(ctx, l.options, func(ctx context.Context) (struct{}, error) {
+	_, err = withRetries(ctx, l.options, func(ctx context.Context) (struct{}, error) {
 		s, err := l.js.Stream(ctx, stream)
 		if err != nil {
 			return struct{}{}, missing(err)

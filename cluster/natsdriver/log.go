@@ -80,7 +80,7 @@ func (l *Log) Create(ctx context.Context, instance string) error {
 			metaID: id, metaFormat: format, metaWindow: strconv.Itoa(changelog.Window), metaBound: strconv.FormatInt(l.options.MaxBytes, 10),
 		},
 	}
-	_, err = answered(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) { return l.js.CreateStream(ctx, config) })
+	_, err = withRetries(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) { return l.js.CreateStream(ctx, config) })
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // its id differs, so it was there before
 		_, _, err = l.stream(ctx, instance)
 	}
@@ -97,7 +97,7 @@ func (l *Log) stream(ctx context.Context, instance string) (jetstream.Stream, *j
 	if err != nil {
 		return nil, nil, err
 	}
-	stream, err := answered(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) {
+	stream, err := withRetries(ctx, l.options, func(ctx context.Context) (jetstream.Stream, error) {
 		return l.js.Stream(ctx, name)
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (l *Log) Trim(ctx context.Context, instance string, through changelog.Posit
 	if through == 0 { // a purge without a sequence would be of everything
 		return nil
 	}
-	_, err = answered(ctx, l.options, func(ctx context.Context) (struct{}, error) {
+	_, err = withRetries(ctx, l.options, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSequence(uint64(through)+1))
 	})
 	if err != nil {
@@ -168,7 +168,7 @@ func (l *Log) Delete(ctx context.Context, instance string) error {
 	if err != nil {
 		return err
 	}
-	_, err = answered(ctx, l.options, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.js.DeleteStream(ctx, name) })
+	_, err = withRetries(ctx, l.options, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.js.DeleteStream(ctx, name) })
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("natsdriver: delete the log of %s: %w", instance, err)
 	}

@@ -47,7 +47,7 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 	if _, err := l.fenced(ctx, stream, info.State.LastSeq, yields); err != nil {
 		return nil, err
 	}
-	end, err := answered(ctx, l.options, func(ctx context.Context) (uint64, error) {
+	end, err := withRetries(ctx, l.options, func(ctx context.Context) (uint64, error) {
 		return l.appendGap(ctx, me.subject(info), info.State.LastSeq, marker)
 	})
 	if err == nil {

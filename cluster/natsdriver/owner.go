@@ -63,7 +63,7 @@ func (l *Log) fenced(ctx context.Context, stream jetstream.Stream, upTo uint64, 
 
 // info asks for the state of a stream until a server responds that knows it up to a sequence.
 func (l *Log) info(ctx context.Context, stream jetstream.Stream, upTo uint64, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	info, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := withRetries(ctx, l.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
 		info, err := stream.Info(ctx, options...)
 		if err == nil && info.State.LastSeq < upTo {
 			err = errors.New("a server that was the leader has responded")

@@ -48,7 +48,7 @@ func NewOwners(conn *nats.Conn, o Options) (*Owners, error) {
 // Create makes the bucket. It needs as many running servers as there are replicas, so it is called when a node joins, never when the
 // bucket is missed. One that exists is left alone.
 func (o *Owners) Create(ctx context.Context) error {
-	_, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) {
+	_, err := withRetries(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) {
 		return o.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: o.bucket, History: 1, Storage: jetstream.FileStorage, Replicas: o.options.Replicas,
 			LimitMarkerTTL: markerTTL, Metadata: map[string]string{metaID: rand.Text()},
@@ -62,7 +62,7 @@ func (o *Owners) Create(ctx context.Context) error {
 
 // ID returns what tells this bucket from one that is made again under its name. The error is [changelog.ErrMissing] if there is none.
 func (o *Owners) ID(ctx context.Context) (string, error) {
-	stream, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.Stream, error) { return o.js.Stream(ctx, "KV_"+o.bucket) })
+	stream, err := withRetries(ctx, o.options, func(ctx context.Context) (jetstream.Stream, error) { return o.js.Stream(ctx, "KV_"+o.bucket) })
 	if err != nil {
 		return "", fmt.Errorf("natsdriver: look for the bucket %s: %w", o.bucket, missing(err))
 	}
@@ -74,7 +74,7 @@ func (o *Owners) kv(ctx context.Context) (jetstream.KeyValue, error) {
 	if kv := o.found.Load(); kv != nil {
 		return *kv, nil
 	}
-	kv, err := answered(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) { return o.js.KeyValue(ctx, o.bucket) })
+	kv, err := withRetries(ctx, o.options, func(ctx context.Context) (jetstream.KeyValue, error) { return o.js.KeyValue(ctx, o.bucket) })
 	if err != nil {
 		return nil, missing(err)
 	}
@@ -91,7 +91,7 @@ func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, erro
 	if err != nil {
 		return changelog.Versioned{}, fmt.Errorf("natsdriver: get %s: %w", key, err)
 	}
-	v, err := answered(ctx, o.options, func(ctx context.Context) (changelog.Versioned, error) {
+	v, err := withRetries(ctx, o.options, func(ctx context.Context) (changelog.Versioned, error) {
 		e, err := kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			return changelog.Versioned{Key: key}, nil
@@ -148,7 +148,7 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 	if err != nil {
 		return fmt.Errorf("natsdriver: delete %s: %w", key, err)
 	}
-	status, err := answered(ctx, o.options, kv.Status)
+	status, err := withRetries(ctx, o.options, kv.Status)
 	if err != nil {
 		return fmt.Errorf("natsdriver: delete %s: %w", key, err)
 	}
@@ -200,7 +200,7 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 	if err != nil {
 		return err
 	}
-	status, err := answered(ctx, o.options, kv.Status)
+	status, err := withRetries(ctx, o.options, kv.Status)
 	if err != nil {
 		return err
 	}

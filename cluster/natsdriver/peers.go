@@ -40,9 +40,9 @@ const (
 	headerPart   = "Fb-Part"   // "1/3"
 )
 
-// Serve responds to the requests of all nodes, including this one, until stop is called, with the result of answer, or not at all if that is
-// nil. It calls answer for several requests at once. stop ends their contexts and waits for the calls.
-func (p *Peers) Serve(answer func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
+// Serve responds to the requests of all nodes, including this one, until stop is called, with the result of respond, or not at all if that
+// is nil. It calls respond for several requests at once. stop ends their contexts and waits for the calls.
+func (p *Peers) Serve(respond func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	var calls sync.WaitGroup
@@ -60,7 +60,7 @@ func (p *Peers) Serve(answer func(ctx context.Context, request []byte) []byte) (
 		}
 		calls.Go(func() {
 			defer func() { <-slots }()
-			if data := answer(ctx, m.Data); data != nil {
+			if data := respond(ctx, m.Data); data != nil {
 				p.respond(m, data)
 			}
 		})

@@ -52,7 +52,7 @@ func (l *Log) read(ctx context.Context, instance string, next changelog.Position
 		return yield(changelog.Entry{Position: next - 1, Record: r}, nil), nil
 	}
 	for next <= last {
-		chunk, err := answered(ctx, l.options, func(ctx context.Context) ([]jetstream.Msg, error) {
+		chunk, err := withRetries(ctx, l.options, func(ctx context.Context) ([]jetstream.Msg, error) {
 			return fetch(ctx, stream, uint64(next), int(min(last-next+1, readMessages)))
 		})
 		if err != nil {
@@ -64,7 +64,7 @@ func (l *Log) read(ctx context.Context, instance string, next changelog.Position
 				return next, err
 			}
 			for next < changelog.Position(meta.Sequence.Stream) { // the replica lacks it
-				m, err := answered(ctx, l.options, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+				m, err := withRetries(ctx, l.options, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 					return stream.GetMsg(ctx, uint64(next))
 				})
 				if err != nil {

@@ -69,9 +69,9 @@ func missing(err error) error {
 // attempt is how long one of several requests waits for its response.
 const attempt = 5 * time.Second
 
-// answered repeats a request until a server responds. While a leader is elected, or right after a stream was created, there may
+// withRetries repeats a request until a server responds. While a leader is elected, or right after a stream was created, there may
 // be no server to respond. Only requests that may be carried out twice are repeated.
-func answered[T any](ctx context.Context, o Options, request func(context.Context) (T, error)) (T, error) {
+func withRetries[T any](ctx context.Context, o Options, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	var last error

@@ -75,7 +75,7 @@ func ask(ctx context.Context, url string) (string, error) {
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		if _, reason, ok := driver.DialFailure(err); ok {
-			return "", fmt.Errorf("no server answers at %s, %s: start one with forebay serve, or name its address with -addr", url, reason)
+			return "", fmt.Errorf("no server responds at %s, %s: start one with forebay serve, or name its address with -addr", url, reason)
 		}
 		return "", fmt.Errorf("no response from %s: is the server overloaded, or stopping? %w", url, err)
 	}

@@ -33,7 +33,7 @@ func TestHealth(t *testing.T) {
 		{nil, "-addr :" + port, 0, "localhost/health-check\n"},
 		{nil, "-addr 0.0.0.0:" + port, 0, "localhost/health-check\n"},
 		{nil, "-ready -addr " + addr, failed, "/readiness-check responds 503 Service Unavailable: localhost/readiness-check\n"},
-		{nil, "-addr 127.0.0.1:1", failed, "no server answers at http://127.0.0.1:1/health-check, connection refused: start one with forebay serve"},
+		{nil, "-addr 127.0.0.1:1", failed, "no server responds at http://127.0.0.1:1/health-check, connection refused: start one with forebay serve"},
 		{nil, "-addr here", wrongUsage, "must be HOST:PORT"},
 		{nil, "extra", wrongUsage, "flags begin with a dash"},
 		{nil, "-adr x", wrongUsage, "-adr"},

@@ -101,7 +101,7 @@ func (cfg *serveConfig) checkNode() (problems []error) {
 		wrong("is for a server alone: define sources through the Stream API of any node", "source", "node")
 	}
 	if cfg.Admin != "" {
-		wrong("is for a server alone: what a node has is also in its log and its checkpoints, so leave it out", "admin", "node")
+		wrong("is for a server alone: the log and the checkpoints of a node have its data too, so leave it out", "admin", "node")
 	}
 	if cfg.Token == "" {
 		wrong("is required with -node, best as FOREBAY_TOKEN: all nodes must have the same token", "token", "node")

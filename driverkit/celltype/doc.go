@@ -2,7 +2,7 @@
 // are equal bytes.
 //
 // A value is accepted if it has exactly one reading and the type holds it exactly. Nothing is trimmed, rounded or guessed,
-// with two exceptions: a float becomes the nearest double, and a timestamp loses the digits below a microsecond. A [Converter]
+// with two exceptions. A float becomes the nearest double, and a timestamp loses the digits below a microsecond. A [Converter]
 // does it for the values of one column, with the options of the column and the limits of its target.
 //
 // Each function appends the cell to dst and returns it with [OK], or returns dst unchanged with the [Reason] why the value

@@ -21,7 +21,7 @@ import (
 
 // ArchiveOptions are options of [OpenArchive]. The zero value is ready to use.
 type ArchiveOptions struct {
-	// KeepFor is as in [dir.ArchiveOptions]: the age at which objects are removed, since the end of their hour. Default: objects are kept
+	// KeepFor is the age at which objects are removed, since the end of their hour, as in [dir.ArchiveOptions]. Default: objects are kept
 	// forever. A lifecycle rule of the bucket may delete them too.
 	KeepFor time.Duration
 	// Scratch is as in [TablesOptions].

@@ -33,7 +33,8 @@ type Options struct {
 	// tables that exist, are not changed.
 	PartitionBy string
 	// KeepSnapshots is how long a snapshot stays after a newer one. [Target.Compact] expires older ones, except the newest 10, and
-	// deletes the files that only they have. Default: 10 minutes. Below zero: forever. Each kept snapshot makes every commit slower.
+	// deletes the files that only they have. Default: 10 minutes. Below zero means forever. Each kept snapshot makes every commit
+	// slower.
 	KeepSnapshots time.Duration
 	// Bloom names columns of type string that are searched for single values, such as the id of a trace. Merged data files of a table that has such
 	// a column get Bloom filters of it, with which engines skip the row groups without the value. A filter takes 128 KiB a row group, so the
@@ -43,10 +44,10 @@ type Options struct {
 	// merges nothing. The merged files stay on disk until their snapshots expire.
 	MergeTo int64
 	// KeepOrphans is how long a data file of this driver stays to which no snapshot refers. A killed process leaves such files.
-	// It must be longer than any import takes. Default: 3 days. Below zero: forever.
+	// It must be longer than any import takes. Default: 3 days. Below zero means forever.
 	KeepOrphans time.Duration
 	// KeepIDs is how long the ids of an engine that imports nothing stay in the table. It must be longer than any pause after which an
-	// engine may repeat an import. Default: 90 days. Below zero: forever.
+	// engine may repeat an import. Default: 90 days. Below zero means forever.
 	KeepIDs time.Duration
 }
 

@@ -1,4 +1,5 @@
-// Package parquet keeps tables in folders of Parquet files: typed, compressed, split by day, merged in the background, exactly once.
+// Package parquet keeps tables in folders of Parquet files, each row exactly once. The files are typed, compressed, split by day,
+// and merged in the background.
 //
 //	target, err := parquet.Tables("lake", parquet.Options{PartitionBy: "at"})
 //	if err != nil {

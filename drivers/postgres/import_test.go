@@ -90,7 +90,7 @@ func TestTypeChangesBetweenImports(t *testing.T) {
 	expectRows(t, target, "events", []string{"4", "4", "{}"})
 }
 
-// A type changes while an import waits for its lock, also in a database whose transactions see the state of their beginning by default.
+// A type changes while an import waits for its lock, even in a database whose transactions see the state of their beginning by default.
 func TestTypeChangesDuringImport(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read"} {
 		options := open(t, Options{}).options

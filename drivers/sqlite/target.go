@@ -30,7 +30,8 @@ type Options struct {
 	// other processes can write, and the engine repeats it. Default: 10 s.
 	StallTimeout time.Duration
 	// KeepIDs is how long the id of an imported file is remembered, at least. It must be longer than the engine may repeat an
-	// import, which is Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero: forever.
+	// import, which is Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero means
+	// forever.
 	KeepIDs time.Duration
 	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour. The age is the time
 	// since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.

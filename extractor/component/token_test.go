@@ -23,13 +23,13 @@ type shop struct {
 	asked []string
 	// since are the values of the parameter "since" of the requests that succeeded.
 	since []string
-	// answer, if not nil, handles the requests for orders.
-	answer func(http.ResponseWriter, *http.Request)
+	// serve, if not nil, handles the requests for orders.
+	serve func(http.ResponseWriter, *http.Request)
 }
 
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	answer := s.answer
+	answer := s.serve
 	if r.URL.Path == "/token" {
 		got := r.FormValue("refresh_token")
 		s.asked = append(s.asked, got)
@@ -60,7 +60,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *shop) set(answer func(http.ResponseWriter, *http.Request)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answer = answer
+	s.serve = answer
 }
 
 // TestRefreshTokenIsNeverLost has a server that takes each refresh token once. The token that it gave last is used next, even if the run in

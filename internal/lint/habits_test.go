@@ -21,8 +21,8 @@ type habit struct {
 	phrase *regexp.Regexp
 	// peers is the rate in 392,000 words of documentation of comparable projects, November 2026. All rates are for 1,000 words.
 	peers float64
-	// most are the bounds of the parts in prosePartNames whose rates are above those of the peers. Without one the bound is the rate of the peers, at
-	// least 0.1, so that a page of few words may have one.
+	// most are the bounds of the parts in prosePartNames that differ from the rate of the peers. Without one the bound is that rate, at least 0.1, so
+	// that a page of few words may have one.
 	most    [5]float64
 	instead string
 }
@@ -37,15 +37,15 @@ var habits = []habit{
 	{"of its own", regexp.MustCompile(`(?i)\bof (?:its|their|your|our) own\b`), 0.01, [5]float64{}, "own, separate"},
 	{"beside", regexp.MustCompile(`(?i)\bbesides?\b`), 0, [5]float64{}, "next to, compared with, in addition to"},
 	{"somebody", regexp.MustCompile(`(?i)\b(?:somebody|nobody|who has)\b`), 0.01, [5]float64{}, "name the actor: you, an operator, the caller"},
-	{"answer", regexp.MustCompile(`(?i)\banswer(?:s|ed|ing)?\b`), 0.02, [5]float64{3: 0.2, 4: 0.2}, "response, returns, confirms"},
+	{"answer", regexp.MustCompile(`(?i)\banswer(?:s|ed|ing)?\b`), 0.02, [5]float64{}, "response, returns, confirms"},
 	{"goes on", regexp.MustCompile(`(?i)\b(?:go|goes|going|went) on\b`), 0.01, [5]float64{}, "continues, resumes"},
-	{"also when", regexp.MustCompile(`(?i)\balso (?:when|if|after|for|from|with|of|through|by|where)\b`), 0.01, [5]float64{}, "even if, including"},
+	{"also when", regexp.MustCompile(`(?i)\balso (?:when|if|after|for|from|in|with|of|through|by|where)\b`), 0.01, [5]float64{}, "even if, including"},
 	{"what as a noun", regexp.MustCompile(`(?i)[^.?!|*#] what (?:is|was|it|they|has|have|comes?|waits?|cannot|can)\b`), 0.04, [5]float64{}, "name the thing: rows, error, result"},
 	{"has 33 KB", regexp.MustCompile(`(?i)\b(?:has|have) [0-9][0-9.,]* ?[kMGT]i?B\b|\bhas rows imported\b`), 0.01, [5]float64{}, "is 33 KB, imports rows"},
 	{"those that", regexp.MustCompile(`(?i)\b(?:those|the ones?) (?:that|of|which|from|who)\b`), 0.02, [5]float64{}, "repeat the noun"},
 	{"rows come", regexp.MustCompile(`(?i)\b(?:rows|events|records|files|batches|requests|calls|errors?|it|they|that|which) (?:comes?|came)\b[^.]?(?: (?:[^fbw.\s]\S*|first|w\S*))?|\btakes? (?:rows|events|records|files|batches|requests|calls|no|all|both|any|them)\b`), 0.37, [5]float64{}, "arrive, accept, need"},
-	{"behind, in front of", regexp.MustCompile(`(?i)\b(?:behind|in front of|another one)\b`), 0.22, [5]float64{}, "after, before, a different one"},
-	{punctuation, regexp.MustCompile(`[;:] [a-z]`), 3.7, [5]float64{1: 4.3, 2: 4.5, 4: 34}, "two sentences"},
+	{"behind, in front of", regexp.MustCompile(`(?i)\b(?:behind|in front of|another one)\b`), 0.22, [5]float64{0: 0.1}, "after, before, a different one"},
+	{punctuation, regexp.MustCompile(`[;:] [a-z]`), 3.7, [5]float64{4: 34}, "two sentences"},
 	{"under way", regexp.MustCompile(`(?i)\bunder way\b`), 0.01, [5]float64{}, "in progress"},
 	{"any more", regexp.MustCompile(`(?i)\bany more\b`), 0.01, [5]float64{}, "no longer"},
 }

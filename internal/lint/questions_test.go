@@ -11,11 +11,11 @@ import (
 // A question is a question of a reader of README.md. Its answer is at most two links away.
 type question struct {
 	ask string
-	// link is in README.md. If it does not lead to the answer, its section, or its whole page without a section, has a link that does.
+	// link is in README.md. If it does not lead to page and heading, its section, or its whole page without a section, has a link that does.
 	link string
-	// page and heading are the place of the answer.
+	// page and heading say where the answer is.
 	page, heading string
-	// says are words of the answer, in the section of the heading.
+	// says are words in the section of the heading.
 	says []string
 }
 
@@ -87,8 +87,8 @@ func linksOf(name, text string) (links []string) {
 	return links
 }
 
-// answered follows links from README.md to the answer of a question.
-func answered(texts map[string]string, q question) error {
+// reached follows links from README.md to the section of a question.
+func reached(texts map[string]string, q question) error {
 	if !slices.Contains(linksOf("README.md", texts["README.md"]), q.link) {
 		return fmt.Errorf("README.md has no link to %s", q.link)
 	}
@@ -128,11 +128,11 @@ func answered(texts map[string]string, q question) error {
 	return fmt.Errorf("%s has no link to %s", q.link, ends[0])
 }
 
-// Each question has its answer at most two links from README.md.
+// The section of each question is at most two links from README.md.
 func TestQuestionsAreTwoClicksAway(t *testing.T) {
 	texts := loadTree(t).texts
 	for _, q := range questions {
-		if err := answered(texts, q); err != nil {
+		if err := reached(texts, q); err != nil {
 			t.Errorf("%s: %v", q.ask, err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAnswered(t *testing.T) {
 		{question{link: "docs/b.md", page: "docs/b.md", heading: "Five"}, "no heading"},
 		{question{link: "docs/b.md", page: "docs/b.md", heading: "Three", says: []string{"No"}}, "does not say"},
 	} {
-		switch err := answered(texts, c.q); {
+		switch err := reached(texts, c.q); {
 		case c.want == "" && err != nil:
 			t.Errorf("%+v: %v", c.q, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):

@@ -230,15 +230,15 @@ func (s *grpcSender) read() (done bool, err error) {
 			s.window += int(binary.BigEndian.Uint32(content))
 		}
 	case http2.FrameHeaders:
-		return flags.Has(http2.FlagHeadersEndStream), s.answer(content)
+		return flags.Has(http2.FlagHeadersEndStream), s.checkStatus(content)
 	case http2.FrameRSTStream, http2.FrameGoAway, http2.FrameContinuation:
 		return false, fmt.Errorf("the answer is %v: %q", kind, content)
 	}
 	return false, nil
 }
 
-// answer returns the status of a call in a block of header fields.
-func (s *grpcSender) answer(block []byte) error {
+// checkStatus returns the error of a call whose status is in a block of header fields.
+func (s *grpcSender) checkStatus(block []byte) error {
 	if s.known[string(block)] {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (s *grpcSender) answer(block []byte) error {
 	}
 	for _, field := range fields {
 		if field.Name == "grpc-status" && field.Value != "0" {
-			return fmt.Errorf("the answer has %v", fields)
+			return fmt.Errorf("the response has %v", fields)
 		}
 	}
 	for _, b := range block {

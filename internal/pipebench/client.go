@@ -118,7 +118,7 @@ func (o order) send() (s sent, err error) {
 		}
 	}
 	if s.Answered = len(took) - s.Failed; len(took) == 0 {
-		return s, errors.New("no request was answered")
+		return s, errors.New("no request got a response")
 	}
 	s.P50, s.P99, s.Max = quantiles(took)
 	return s, nil
@@ -153,7 +153,7 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 		if _, err := conn.Write(requests[i%len(requests)]); err != nil {
 			return err
 		}
-		ok, err := answered(in)
+		ok, err := readResponse(in)
 		if err != nil {
 			return err
 		}
@@ -174,8 +174,8 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 
 var lengthField = []byte("Content-Length: ")
 
-// answered reads one response, which must have a length, and reports whether its status is 200.
-func answered(in *bufio.Reader) (ok bool, err error) {
+// readResponse reads one response, which must have a length, and reports whether its status is 200.
+func readResponse(in *bufio.Reader) (ok bool, err error) {
 	length := -1
 	for first := true; ; first = false {
 		line, err := in.ReadSlice('\n')
@@ -186,7 +186,7 @@ func answered(in *bufio.Reader) (ok bool, err error) {
 			ok = bytes.HasPrefix(line, []byte("HTTP/1.1 200"))
 		case len(line) == len("\r\n"):
 			if length < 0 {
-				return false, errors.New("the answer has no Content-Length")
+				return false, errors.New("the response has no Content-Length")
 			}
 			_, err = in.Discard(length)
 			return ok, err

@@ -236,7 +236,7 @@ func (b *bench) away(ctx context.Context, r *result, outage func() (func() error
 	}
 	r.finish()
 	r.goal("requests of the engine failed", r.Ways[byEngine].Failed, "<=", 0)
-	r.goal("ms until the slowest answer of the engine", r.Ways[byEngine].Max, "<=", 1000)
+	r.goal("ms until the slowest response of the engine", r.Ways[byEngine].Max, "<=", 1000)
 	return nil
 }
 

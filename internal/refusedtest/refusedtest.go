@@ -46,7 +46,7 @@ type Harness struct {
 	// Create makes the table sums in a folder. Its column id refuses the numbers whose remainder by 60 is 17 or 41. Its column n refuses
 	// numbers that it has, and has 0 in a row with the id 0.
 	Create func(t *testing.T, folder string)
-	// Open opens the tables of the folder, also in other processes.
+	// Open opens the tables of the folder, even in several processes.
 	Open func(folder string) (Target, error)
 	// Database returns the database of the folder, whose target is open.
 	Database func(t *testing.T, folder string, target Target) *sql.DB

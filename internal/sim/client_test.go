@@ -228,8 +228,8 @@ func (c *client) event(g *generation, source string, size int) event {
 	return e
 }
 
-// answered notes that the call of an event has returned, so later definitions do not concern it.
-func (r *run) answered(events ...event) {
+// returned notes that the call of an event has returned, so later definitions do not concern it.
+func (r *run) returned(events ...event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
@@ -287,7 +287,7 @@ func (c *client) ingestOne(ctx context.Context, l *engineLevel, source string, s
 		ingest = l.WaitForRoom().Ingest
 	}
 	res, err := ingest(ctx, source, mapping.JSON(e.body))
-	r.answered(e)
+	r.returned(e)
 	if err != nil && len(res.Sinks) == 0 {
 		r.nothing(g, e)
 		return
@@ -309,7 +309,7 @@ func (c *client) ingestBatch(ctx context.Context, l *engineLevel, source string,
 		ingest = l.WaitForRoom().IngestBatch
 	}
 	results, err := ingest(ctx, source, recs)
-	r.answered(events...)
+	r.returned(events...)
 	if err != nil && results == nil {
 		r.nothing(g, events...)
 		return
@@ -332,7 +332,7 @@ func (c *client) post(ctx context.Context, l *engineLevel, source string, size i
 	req.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
 	l.http.ServeHTTP(answer, req)
-	r.answered(e)
+	r.returned(e)
 	var body struct {
 		Sources []struct {
 			Sinks []struct {

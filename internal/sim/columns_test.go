@@ -213,7 +213,7 @@ type verdict uint8
 
 const (
 	unclear   verdict = iota
-	effective         // also in the store
+	effective         // in the store too
 	keptLast          // the last accepted columns stay in use
 	turnedDown
 )

@@ -77,7 +77,7 @@ func (c *client) try(ctx context.Context, l *engineLevel, call *keyedCall) {
 		ingest = l.WaitForRoom().IngestOnce
 	}
 	results, err := ingest(ctx, call.source, forebay.Once{Key: call.key, Content: []byte(call.key)}, recs)
-	r.answered(call.events...)
+	r.returned(call.events...)
 	switch {
 	case results != nil:
 		for i, e := range call.events {

@@ -31,8 +31,8 @@ func (r *run) mintedOnce(x *row, arrived, serial string) bool {
 	if x.minted != [2]string{} && x.minted != [2]string{arrived, serial} {
 		r.t.Errorf("a row of %s was refused with %q, and is in the table with %q and %q", x.sink, x.minted, arrived, serial)
 	}
-	if at.Before(x.at.Truncate(time.Millisecond)) || x.fate != unknown && at.After(x.answered) {
-		r.t.Errorf("a record of %s came between %s and %s, its row has %s", x.sink, x.at.UTC(), x.answered.UTC(), arrived)
+	if at.Before(x.at.Truncate(time.Millisecond)) || x.fate != unknown && at.After(x.acked) {
+		r.t.Errorf("a record of %s came between %s and %s, its row has %s", x.sink, x.at.UTC(), x.acked.UTC(), arrived)
 	}
 	return true
 }

@@ -73,10 +73,10 @@ type row struct {
 	version  version // if table is set
 	from, to int
 	bare     bool // it was sent without a value
-	// at is when it was offered, answered when the client learned that it was accepted.
-	at, answered time.Time
-	gen          *generation
-	gone         time.Time // when its process died by a cut, zero if it did not
+	// at is when it was offered, acked when the client learned that it was accepted.
+	at, acked time.Time
+	gen       *generation
+	gone      time.Time // when its process died by a cut, zero if it did not
 	aside
 }
 
@@ -98,7 +98,7 @@ func (r *run) told(g *generation, f fate, rows ...*row) {
 		return
 	}
 	for _, x := range rows {
-		x.fate, x.answered = f, time.Now()
+		x.fate, x.acked = f, time.Now()
 	}
 }
 
@@ -382,10 +382,10 @@ func (r *run) checkCells(x *row, name string, f *imported, cells []string) {
 
 // mayLack reports whether a row without a waiting caller may have been lost by a cut or a failure soon after it was accepted.
 func (r *run) mayLack(x *row) bool {
-	if !x.gone.IsZero() && x.gone.Sub(x.answered) <= r.unsynced {
+	if !x.gone.IsZero() && x.gone.Sub(x.acked) <= r.unsynced {
 		return true
 	}
 	return slices.ContainsFunc(r.failures, func(at time.Time) bool {
-		return !at.Before(x.at) && at.Sub(x.answered) <= r.unsynced
+		return !at.Before(x.at) && at.Sub(x.acked) <= r.unsynced
 	})
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // errNotChecked is the outcome of the calls that were not made.
-var errNotChecked = errors.New("the target does not answer, the table was not checked")
+var errNotChecked = errors.New("the target does not respond, the table was not checked")
 
 // callAll makes n calls of a target, up to atOnce concurrently, and gives the outcome of each to done, which may run
 // concurrently. Calls that were not made because the target is down have errNotChecked.

@@ -94,7 +94,7 @@ func Run(t *testing.T, target driver.Target, db Database, where Where) {
 		checkQuestions(t, db, questionsOfClickHouse)
 	default:
 		checkQuestions(t, db, questions)
-		checkAll(t, db, telemetry, answers, replace)
+		checkAll(t, db, telemetry, results, replace)
 	}
 }
 
@@ -569,8 +569,8 @@ var questions = []question{
 	},
 }
 
-// answers has the results of the queries on the page about telemetry, in DuckDB and PostgreSQL.
-var answers = map[string]string{
+// results has the results of the queries on the page about telemetry, in DuckDB and PostgreSQL.
+var results = map[string]string{
 	"All logs of traces with a declined payment": `aa000000000000000000000000000001|shop|INFO|cart opened
 		aa000000000000000000000000000001|shop|INFO|paying
 		aa000000000000000000000000000001|shop|INFO|card declined`,

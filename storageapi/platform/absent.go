@@ -39,7 +39,7 @@ func absentPartRoutes() (list []route) {
 			return nil, refuse(http.StatusNotImplemented, "notImplemented", "This server does not have %s", part.name)
 		}
 		for _, path := range part.lists {
-			list = append(list, route{method: "GET", path: path, summary: "List " + part.name + ", of which there are none", branch: optionalBranch, answer: []struct{}{}, read: (*call).emptyList})
+			list = append(list, route{method: "GET", path: path, summary: "List " + part.name + ", of which there are none", branch: optionalBranch, result: []struct{}{}, read: (*call).emptyList})
 			add("", path, true, absent)
 			add("", path+"/{item}", false, func(c *call) (any, error) {
 				return nil, refuse(http.StatusNotFound, part.notFound, "%q not found: this server does not have %s", cut(c.r.PathValue("item"), 80), part.name)

@@ -22,7 +22,7 @@ func blobURL(t *testing.T, f *storageapi.File, inner string) string {
 	return endpoint + "/" + f.AzureUpload.Container + "/" + f.AzureUpload.BlobName + inner + "?" + query
 }
 
-func (w *world) blob(method, url, body string, header ...string) answer {
+func (w *world) blob(method, url, body string, header ...string) response {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -36,11 +36,11 @@ func (w *world) blob(method, url, body string, header ...string) answer {
 
 // A blob keeps what its writer said of it, whichever way it was put, and a head says all that clients of the store read.
 func TestBlobProperties(t *testing.T) {
-	for name, put := range map[string]func(w *world, url string, header ...string) answer{
-		"at once": func(w *world, url string, header ...string) answer {
+	for name, put := range map[string]func(w *world, url string, header ...string) response{
+		"at once": func(w *world, url string, header ...string) response {
 			return w.blob("PUT", url, "content", append(header, "x-ms-blob-type", "BlockBlob")...)
 		},
-		"block by block": func(w *world, url string, header ...string) answer {
+		"block by block": func(w *world, url string, header ...string) response {
 			if a := w.blob("PUT", url+"&comp=block&blockid=QQ", "content"); a.status != 201 {
 				t.Errorf("block: %d %s", a.status, a.body)
 			}

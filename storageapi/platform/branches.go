@@ -29,11 +29,11 @@ func (b devBranch) key() string { return strconv.FormatInt(b.ID, 10) }
 
 func (s *Server) branchRoutes() []route {
 	return []route{
-		{method: "GET", path: "/dev-branches", summary: "List branches", answer: []storageapi.DevBranch{}, read: (*call).listBranches},
-		{method: "POST", path: "/dev-branches", summary: "Create a branch", body: "name! description", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).createBranch},
-		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", answer: storageapi.DevBranch{}, read: (*call).getBranch},
-		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", body: "name description", answer: storageapi.DevBranch{}, run: (*call).updateBranch},
-		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deleteBranch},
+		{method: "GET", path: "/dev-branches", summary: "List branches", result: []storageapi.DevBranch{}, read: (*call).listBranches},
+		{method: "POST", path: "/dev-branches", summary: "Create a branch", body: "name! description", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).createBranch},
+		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", result: storageapi.DevBranch{}, read: (*call).getBranch},
+		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", body: "name description", result: storageapi.DevBranch{}, run: (*call).updateBranch},
+		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deleteBranch},
 	}
 }
 

@@ -33,10 +33,10 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,96}$`)
 
 func (s *Server) bucketRoutes() []route {
 	return []route{
-		{method: "GET", path: "/buckets", summary: "List buckets", branch: optionalBranch, query: "include", answer: []listedBucketShape{}, read: (*call).listBuckets},
-		{method: "POST", path: "/buckets", summary: "Create a bucket", branch: optionalBranch, body: "name! stage description displayName backend color *", status: http.StatusCreated, answer: listedBucketShape{}, run: (*call).createBucket},
-		{method: "GET", path: "/buckets/{bucket}", summary: "Bucket detail with tables", branch: optionalBranch, query: "include", answer: bucketShape{}, read: (*call).getBucket},
-		{method: "PUT", path: "/buckets/{bucket}", summary: "Update a bucket", branch: optionalBranch, query: "async", body: "displayName color", answer: listedBucketShape{}, async: true, run: (*call).updateBucket},
+		{method: "GET", path: "/buckets", summary: "List buckets", branch: optionalBranch, query: "include", result: []listedBucketShape{}, read: (*call).listBuckets},
+		{method: "POST", path: "/buckets", summary: "Create a bucket", branch: optionalBranch, body: "name! stage description displayName backend color *", status: http.StatusCreated, result: listedBucketShape{}, run: (*call).createBucket},
+		{method: "GET", path: "/buckets/{bucket}", summary: "Bucket detail with tables", branch: optionalBranch, query: "include", result: bucketShape{}, read: (*call).getBucket},
+		{method: "PUT", path: "/buckets/{bucket}", summary: "Update a bucket", branch: optionalBranch, query: "async", body: "displayName color", result: listedBucketShape{}, async: true, run: (*call).updateBucket},
 		{method: "DELETE", path: "/buckets/{bucket}", summary: "Delete a bucket", branch: optionalBranch, query: "force async", async: true, run: (*call).deleteBucket},
 	}
 }

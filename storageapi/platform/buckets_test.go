@@ -86,7 +86,7 @@ func TestBucketIsDeletedDuringChanges(t *testing.T) {
 			<-begin
 			_, _ = w.ImportFile(ctx, "in.c-d.t", storageapi.Import{FileID: file})
 		})
-		var deleted answer
+		var deleted response
 		wg.Go(func() {
 			<-begin
 			deleted = w.raw("DELETE", "/v2/storage/buckets/in.c-d?force=true", "", "")

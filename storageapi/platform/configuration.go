@@ -218,11 +218,11 @@ var includeAll = include{content: true, rows: true, state: true}
 // changeAnswer is the response to a change. It has no member rows, not even an empty one, because clients decode the response into the
 // configuration that they sent, and create its rows afterwards.
 func (c *configuration) changeAnswer() storageapi.Configuration {
-	return c.answer(include{content: true, state: true})
+	return c.response(include{content: true, state: true})
 }
 
-// answer describes the latest version.
-func (c *configuration) answer(with include) storageapi.Configuration {
+// response describes the latest version.
+func (c *configuration) response(with include) storageapi.Configuration {
 	v := c.head.Latest
 	out := storageapi.Configuration{
 		ID: c.head.ID, Name: v.Name, Description: v.Description, Created: c.head.Created, CreatorToken: c.head.Creator,

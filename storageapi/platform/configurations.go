@@ -22,22 +22,22 @@ const (
 
 func (s *Server) componentRoutes() []route {
 	return []route{
-		{method: "GET", path: "/components", summary: "List components with configurations", branch: optionalBranch, query: "include componentType isDeleted", answer: []componentShape{}, read: (*call).listComponents},
-		{method: "GET", path: "/components/{component}", summary: "Component detail", branch: optionalBranch, public: true, answer: storageapi.Component{}, run: (*call).getComponent},
+		{method: "GET", path: "/components", summary: "List components with configurations", branch: optionalBranch, query: "include componentType isDeleted", result: []componentShape{}, read: (*call).listComponents},
+		{method: "GET", path: "/components/{component}", summary: "Component detail", branch: optionalBranch, public: true, result: storageapi.Component{}, run: (*call).getComponent},
 	}
 }
 
 func (s *Server) configurationRoutes() []route {
 	return []route{
-		{method: "GET", path: configsPath, summary: "List configurations", branch: optionalBranch, query: "isDeleted", answer: []storageapi.Configuration{}, read: (*call).listConfigurations},
-		{method: "POST", path: configsPath, summary: "Create a configuration", branch: optionalBranch, body: "name! configurationId description configuration state isDisabled changeDescription *", status: http.StatusCreated, answer: storageapi.Configuration{}, run: (*call).createConfiguration},
-		{method: "GET", path: configPath, summary: "Configuration detail", branch: optionalBranch, answer: storageapi.Configuration{}, read: ofConfiguration((*call).getConfiguration)},
-		{method: "PUT", path: configPath, summary: "Update a configuration", branch: optionalBranch, body: rowBody + " rowsSortOrder", answer: storageapi.Configuration{}, run: (*call).updateConfiguration},
-		{method: "PUT", path: configPath + "/state", summary: "Update the state of a configuration", branch: optionalBranch, body: "state!", answer: storageapi.Configuration{}, run: (*call).updateConfigurationState},
+		{method: "GET", path: configsPath, summary: "List configurations", branch: optionalBranch, query: "isDeleted", result: []storageapi.Configuration{}, read: (*call).listConfigurations},
+		{method: "POST", path: configsPath, summary: "Create a configuration", branch: optionalBranch, body: "name! configurationId description configuration state isDisabled changeDescription *", status: http.StatusCreated, result: storageapi.Configuration{}, run: (*call).createConfiguration},
+		{method: "GET", path: configPath, summary: "Configuration detail", branch: optionalBranch, result: storageapi.Configuration{}, read: ofConfiguration((*call).getConfiguration)},
+		{method: "PUT", path: configPath, summary: "Update a configuration", branch: optionalBranch, body: rowBody + " rowsSortOrder", result: storageapi.Configuration{}, run: (*call).updateConfiguration},
+		{method: "PUT", path: configPath + "/state", summary: "Update the state of a configuration", branch: optionalBranch, body: "state!", result: storageapi.Configuration{}, run: (*call).updateConfigurationState},
 		{method: "DELETE", path: configPath, summary: "Delete a configuration, or purge it from the trash", branch: optionalBranch, body: "changeDescription", run: (*call).deleteConfiguration},
-		{method: "POST", path: configPath + "/restore", summary: "Restore a configuration from the trash", branch: optionalBranch, body: "changeDescription", answer: storageapi.Configuration{}, run: (*call).restoreConfiguration},
+		{method: "POST", path: configPath + "/restore", summary: "Restore a configuration from the trash", branch: optionalBranch, body: "changeDescription", result: storageapi.Configuration{}, run: (*call).restoreConfiguration},
 		{method: "POST", path: configPath + "/reset-to-default", summary: "Reset a configuration of a branch", branch: optionalBranch, run: (*call).resetConfiguration},
-		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, query: "componentId configurationId metadataKeys include", answer: []storageapi.ConfigurationMatch{}, read: (*call).searchConfigurations},
+		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, query: "componentId configurationId metadataKeys include", result: []storageapi.ConfigurationMatch{}, read: (*call).searchConfigurations},
 	}
 }
 
@@ -142,7 +142,7 @@ func configurationsOf(tx *txn, branch, component string, deleted bool, with incl
 	for head := range each[configHead](tx, key("config", branch, component, ""), false) {
 		if head.Latest.Deleted == deleted {
 			conf := &configuration{configID: configID{branch, component, head.ID}, tx: tx, head: head}
-			list = append(list, conf.answer(with))
+			list = append(list, conf.response(with))
 		}
 	}
 	return list
@@ -253,7 +253,7 @@ func (c *call) getComponent() (any, error) {
 }
 
 func (c *call) getConfiguration(conf *configuration) (any, error) {
-	return conf.answer(includeAll), nil
+	return conf.response(includeAll), nil
 }
 
 func (c *call) createConfiguration() (any, error) {

@@ -192,7 +192,7 @@ func (c *contract) compareSlices(t *testing.T, id string, compressed bool, want 
 	}
 }
 
-func (c *contract) request(t *testing.T, lines []string) answer {
+func (c *contract) request(t *testing.T, lines []string) response {
 	method, path, ok := strings.Cut(lines[0], " ")
 	if !ok {
 		t.Fatalf("want a method and a path, got %q", lines[0])
@@ -221,7 +221,7 @@ func (c *contract) request(t *testing.T, lines []string) answer {
 }
 
 // finished waits for the job of a response, of the Storage API or of the queue, and reads it.
-func (c *contract) finished(t *testing.T, a answer, status string) answer {
+func (c *contract) finished(t *testing.T, a response, status string) response {
 	var job struct {
 		ID        storageapi.IntID `json:"id"`
 		Operation string           `json:"operationName"`
@@ -240,7 +240,7 @@ func (c *contract) finished(t *testing.T, a answer, status string) answer {
 	return out
 }
 
-func (c *contract) compare(t *testing.T, got answer, want []string) {
+func (c *contract) compare(t *testing.T, got response, want []string) {
 	t.Helper()
 	if len(want) == 0 {
 		return

@@ -85,7 +85,7 @@ func (d *descriptions) find(method, path string) (op described, name string, fou
 }
 
 // check compares a request and its response with the description, and returns the differences.
-func (d *descriptions) check(method, target, body string, a answer) (faults []string) {
+func (d *descriptions) check(method, target, body string, a response) (faults []string) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, "description: "+fmt.Sprintf(format, args...))
 	}

@@ -1,7 +1,7 @@
-// Package platform is an embeddable server of the platform's APIs: the Storage API (component configurations, tokens,
-// buckets, tables, files, jobs), the queue that runs components, encryption, the index and the API portal. It serves one
-// project from one directory and needs nothing else, so that a whole system runs on one machine and clients can be tested
-// without the real platform.
+// Package platform is an embeddable server of the platform's APIs. These are the Storage API (component configurations,
+// tokens, buckets, tables, files, jobs), the queue that runs components, encryption, the index and the API portal. The
+// server serves one project from one directory and needs nothing else, so that a whole system runs on one machine and
+// clients can be tested without the real platform.
 //
 //	server, err := platform.Open("data", platform.Options{Token: token})
 //	if err != nil {

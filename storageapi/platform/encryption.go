@@ -236,7 +236,7 @@ func (e *execution) decryptSecrets(content json.RawMessage) (json.RawMessage, er
 
 func (s *Server) encryptionRoutes() []route {
 	return []route{
-		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, query: "componentId projectId configId branchType", body: "*", answer: text(""), run: (*call).encrypt},
+		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, query: "componentId projectId configId branchType", body: "*", result: text(""), run: (*call).encrypt},
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // encrypt calls the encryption as a client without a token does.
-func (w *world) encrypt(query, contentType, body string) answer {
+func (w *world) encrypt(query, contentType, body string) response {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), "POST", w.http.URL+"/encrypt?"+query, strings.NewReader(body))
 	if err != nil {

@@ -17,11 +17,11 @@ const (
 
 func (s *Server) eventRoutes() []route {
 	return []route{
-		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, body: "component! message! type configurationId runId params results duration *", status: http.StatusCreated, answer: eventIDShape{}, run: (*call).createEvent},
-		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, query: pageQuery + " runId component", answer: []storageapi.Event{}, read: (*call).listEvents},
-		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, query: pageQuery, answer: []storageapi.Event{}, read: (*call).listTableEvents},
-		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, answer: storageapi.Event{}, read: (*call).getEvent},
-		{method: "POST", path: "/tickets", summary: "Take a new number", status: http.StatusCreated, answer: idShape{}, run: (*call).createTicket},
+		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, body: "component! message! type configurationId runId params results duration *", status: http.StatusCreated, result: eventIDShape{}, run: (*call).createEvent},
+		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, query: pageQuery + " runId component", result: []storageapi.Event{}, read: (*call).listEvents},
+		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, query: pageQuery, result: []storageapi.Event{}, read: (*call).listTableEvents},
+		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, result: storageapi.Event{}, read: (*call).getEvent},
+		{method: "POST", path: "/tickets", summary: "Take a new number", status: http.StatusCreated, result: idShape{}, run: (*call).createTicket},
 	}
 }
 

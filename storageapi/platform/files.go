@@ -75,14 +75,14 @@ func dropFileOf(tx *txn, id int64) {
 
 func (s *Server) fileRoutes() []route {
 	return []route{
-		{method: "POST", path: "/files/prepare", summary: "Create a file and get the credentials of its upload", branch: optionalBranch, body: "name! sizeBytes contentType isPermanent notify tags isSliced isEncrypted federationToken", status: http.StatusCreated, answer: storageapi.File{}, run: (*call).prepareFile},
-		{method: "GET", path: "/files", summary: "List files, the newest first", branch: optionalBranch, query: pageQuery + " tags q runId sinceId maxId showExpired", answer: []storageapi.File{}, read: (*call).listFiles},
-		{method: "GET", path: "/files/{id}", summary: "File detail", branch: optionalBranch, query: "federationToken", answer: storageapi.File{}, run: (*call).getFile},
+		{method: "POST", path: "/files/prepare", summary: "Create a file and get the credentials of its upload", branch: optionalBranch, body: "name! sizeBytes contentType isPermanent notify tags isSliced isEncrypted federationToken", status: http.StatusCreated, result: storageapi.File{}, run: (*call).prepareFile},
+		{method: "GET", path: "/files", summary: "List files, the newest first", branch: optionalBranch, query: pageQuery + " tags q runId sinceId maxId showExpired", result: []storageapi.File{}, read: (*call).listFiles},
+		{method: "GET", path: "/files/{id}", summary: "File detail", branch: optionalBranch, query: "federationToken", result: storageapi.File{}, run: (*call).getFile},
 		{method: "DELETE", path: "/files/{id}", summary: "Delete a file", branch: optionalBranch, query: "async", async: true, run: (*call).deleteFile},
 		{method: "POST", path: "/files/{id}/tags", summary: "Add a tag", branch: optionalBranch, body: "tag!", run: (*call).addFileTag},
 		{method: "DELETE", path: "/files/{id}/tags/{tag}", summary: "Remove a tag", branch: optionalBranch, run: (*call).removeFileTag},
-		{method: "PUT", path: "/files/{id}/refresh", summary: "Renew the credentials of an upload", branch: optionalBranch, answer: storageapi.File{}, run: (*call).refreshFile},
-		{method: "GET", path: "/files/{id}/content", summary: "Content of a file that is not sliced", branch: optionalBranch, answer: text(""), run: (*call).fileContent},
+		{method: "PUT", path: "/files/{id}/refresh", summary: "Renew the credentials of an upload", branch: optionalBranch, result: storageapi.File{}, run: (*call).refreshFile},
+		{method: "GET", path: "/files/{id}/content", summary: "Content of a file that is not sliced", branch: optionalBranch, result: text(""), run: (*call).fileContent},
 	}
 }
 

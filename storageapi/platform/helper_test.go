@@ -114,15 +114,15 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// answer is a raw response of the server.
-type answer struct {
+// response is a raw response of the server.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
 // raw makes a call as a user without our client would.
-func (w *world) raw(method, path, contentType, body string, header ...string) answer {
+func (w *world) raw(method, path, contentType, body string, header ...string) response {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *world) raw(method, path, contentType, body string, header ...string) an
 }
 
 // do sends a request as it is.
-func (w *world) do(req *http.Request) answer {
+func (w *world) do(req *http.Request) response {
 	w.t.Helper()
 	resp, err := w.http.Client().Do(req)
 	if err != nil {
@@ -150,10 +150,10 @@ func (w *world) do(req *http.Request) answer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, data}
+	return response{resp.StatusCode, resp.Header, data}
 }
 
-func (a answer) decode(t *testing.T) map[string]any {
+func (a response) decode(t *testing.T) map[string]any {
 	t.Helper()
 	var out map[string]any
 	if err := json.Unmarshal(a.body, &out); err != nil {

@@ -60,12 +60,12 @@ func (f csvFormat) texts() (delimiter, enclosure, escape string) {
 
 func (s *Server) tableDataRoutes() []route {
 	return []route{
-		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, body: "dataFileId! " + importBody, status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).importFile},
-		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, body: "data dataString dataFileId " + importBody, answer: importShape{}, run: (*call).importBody},
-		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, body: tableBody + " data dataString dataFileId", status: http.StatusCreated, answer: storageapi.Table{}, run: (*call).createTableOfBody},
-		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, query: selectionQuery + " format", answer: text(""), run: (*call).preview},
-		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, body: selectionQuery + " format gzip fileType", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).exportTable},
-		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, query: selectionQuery + " allowTruncate", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deleteRows},
+		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, body: "dataFileId! " + importBody, status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).importFile},
+		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, body: "data dataString dataFileId " + importBody, result: importShape{}, run: (*call).importBody},
+		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, body: tableBody + " data dataString dataFileId", status: http.StatusCreated, result: storageapi.Table{}, run: (*call).createTableOfBody},
+		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, query: selectionQuery + " format", result: text(""), run: (*call).preview},
+		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, body: selectionQuery + " format gzip fileType", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).exportTable},
+		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, query: selectionQuery + " allowTruncate", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deleteRows},
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 func (s *Server) indexRoutes() []route {
 	return []route{
-		{method: "GET", path: "", summary: "Index of the stack", public: true, query: "exclude", answer: indexShape{}, run: (*call).index},
-		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, query: "exclude", answer: indexShape{}, run: (*call).index},
+		{method: "GET", path: "", summary: "Index of the stack", public: true, query: "exclude", result: indexShape{}, run: (*call).index},
+		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, query: "exclude", result: indexShape{}, run: (*call).index},
 		{method: "GET", path: "/apis.json", summary: "APIs of the stack", public: true, api: portalAPI, run: (*call).portal},
 		{method: "GET", path: "/health-check", summary: "Whether the server runs", public: true, api: portalAPI, run: (*call).health},
 		{method: "GET", path: "/readiness-check", summary: "Whether the server can read and store", public: true, api: portalAPI, run: (*call).ready},

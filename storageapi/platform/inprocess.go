@@ -25,7 +25,7 @@ type newJobKey struct{}
 var errRunEnded = errors.New("the run of the component has ended")
 
 // errAnswered ends the context of a handler that has ended by itself.
-var errAnswered = errors.New("the call is answered")
+var errAnswered = errors.New("the call has its response")
 
 // runLife bounds one run's use of the server. After end, nothing of the run is active.
 type runLife struct {

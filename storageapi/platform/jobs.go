@@ -367,8 +367,8 @@ func (c *call) jobAnswer(r jobRecord) storageapi.Job {
 
 func (s *Server) jobRoutes() []route {
 	return []route{
-		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", query: jobsQuery, answer: []storageapi.Job{}, read: (*call).listJobs},
-		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", answer: storageapi.Job{}, read: (*call).getJob},
+		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", query: jobsQuery, result: []storageapi.Job{}, read: (*call).listJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", result: storageapi.Job{}, read: (*call).getJob},
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *Server) metadataRoutes() []route {
 	for i := range ofTables {
 		if ofTables[i].method == "POST" { // it sets notes of the columns as well
 			ofTables[i].body += " columnsMetadata"
-			ofTables[i].answer, ofTables[i].run = storageapi.TableMetadata{}, (*call).setTableMetadata
+			ofTables[i].result, ofTables[i].run = storageapi.TableMetadata{}, (*call).setTableMetadata
 		}
 	}
 	return slices.Concat(branches.routes(), configurations.routes(), buckets.routes(), ofTables)
@@ -133,7 +133,7 @@ func (a annotated) routes() []route {
 	}
 	return []route{
 		{
-			method: "GET", path: path, summary: "List the metadata of " + a.what, branch: a.branch, answer: []storageapi.Metadata{},
+			method: "GET", path: path, summary: "List the metadata of " + a.what, branch: a.branch, result: []storageapi.Metadata{},
 			read: func(c *call, tx *txn) (any, error) {
 				owner, err := a.owner(c, tx, false)
 				if err != nil {
@@ -143,7 +143,7 @@ func (a annotated) routes() []route {
 			},
 		},
 		{
-			method: "POST", path: path, summary: "Set metadata of " + a.what, branch: a.branch, body: body, status: http.StatusCreated, answer: []storageapi.Metadata{},
+			method: "POST", path: path, summary: "Set metadata of " + a.what, branch: a.branch, body: body, status: http.StatusCreated, result: []storageapi.Metadata{},
 			run: func(c *call) (any, error) {
 				added, provider := readNotes(c.input(metadataCode), a.provider)
 				return a.change(c, func(tx *txn, owner string) (any, error) {

@@ -71,7 +71,7 @@ func (rt route) describe(types schemas, path string) schema {
 		}
 		responses[strconv.Itoa(status)] = r
 	}
-	answer(rt.success(nil), rt.answer)
+	answer(rt.success(nil), rt.result)
 	if rt.async {
 		answer(http.StatusAccepted, storageapi.Job{})
 	}

@@ -13,11 +13,11 @@ import (
 
 func (s *Server) queueRoutes() []route {
 	return []route{
-		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, body: "component! mode config configRowIds configData tag branchId variableValuesId variableValuesData backend parallelism delay delayedStartTime *", status: http.StatusCreated, answer: queueJob{}, run: (*call).createQueueJob},
-		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, query: queueQuery, answer: []queueJob{}, read: (*call).listQueueJobs},
-		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, query: queueQuery, answer: []queueJob{}, read: (*call).listQueueJobs},
-		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, answer: queueJob{}, read: (*call).getQueueJob},
-		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, status: http.StatusAccepted, answer: queueJob{}, run: (*call).killQueueJob},
+		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, body: "component! mode config configRowIds configData tag branchId variableValuesId variableValuesData backend parallelism delay delayedStartTime *", status: http.StatusCreated, result: queueJob{}, run: (*call).createQueueJob},
+		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, query: queueQuery, result: []queueJob{}, read: (*call).listQueueJobs},
+		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, query: queueQuery, result: []queueJob{}, read: (*call).listQueueJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, result: queueJob{}, read: (*call).getQueueJob},
+		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, status: http.StatusAccepted, result: queueJob{}, run: (*call).killQueueJob},
 	}
 }
 

@@ -29,8 +29,8 @@ type route struct {
 	query, body string
 	// status of a success. Default: 200, or 204 without a response body.
 	status int
-	// answer has the type of the response body, nil for none, text for a body that is not JSON.
-	answer any
+	// result has the type of the response body, nil for none, text for a body that is not JSON.
+	result any
 	// async says that async=true in the query makes a job of the call, which then returns 202.
 	async bool
 
@@ -55,7 +55,7 @@ func (rt route) success(answer any) int {
 		return http.StatusAccepted
 	case rt.status != 0:
 		return rt.status
-	case rt.answer == nil && rt.described():
+	case rt.result == nil && rt.described():
 		return http.StatusNoContent
 	}
 	return http.StatusOK

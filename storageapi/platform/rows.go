@@ -17,16 +17,16 @@ const (
 
 func (s *Server) rowRoutes() []route {
 	return []route{
-		{method: "GET", path: rowsPath, summary: "List rows", branch: optionalBranch, answer: []storageapi.ConfigurationRow{}, read: ofConfiguration((*call).listRows)},
-		{method: "POST", path: rowsPath, summary: "Create a row", branch: optionalBranch, body: "rowId " + rowBody, status: http.StatusCreated, answer: storageapi.ConfigurationRow{}, run: (*call).createRow},
-		{method: "GET", path: rowPath, summary: "Row detail", branch: optionalBranch, answer: storageapi.ConfigurationRow{}, read: ofConfiguration((*call).getRow)},
-		{method: "PUT", path: rowPath, summary: "Update a row", branch: optionalBranch, body: rowBody, answer: storageapi.ConfigurationRow{}, run: (*call).updateRow},
-		{method: "PUT", path: rowPath + "/state", summary: "Update the state of a row", branch: optionalBranch, body: "state!", answer: storageapi.ConfigurationRow{}, run: (*call).updateRowState},
+		{method: "GET", path: rowsPath, summary: "List rows", branch: optionalBranch, result: []storageapi.ConfigurationRow{}, read: ofConfiguration((*call).listRows)},
+		{method: "POST", path: rowsPath, summary: "Create a row", branch: optionalBranch, body: "rowId " + rowBody, status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*call).createRow},
+		{method: "GET", path: rowPath, summary: "Row detail", branch: optionalBranch, result: storageapi.ConfigurationRow{}, read: ofConfiguration((*call).getRow)},
+		{method: "PUT", path: rowPath, summary: "Update a row", branch: optionalBranch, body: rowBody, result: storageapi.ConfigurationRow{}, run: (*call).updateRow},
+		{method: "PUT", path: rowPath + "/state", summary: "Update the state of a row", branch: optionalBranch, body: "state!", result: storageapi.ConfigurationRow{}, run: (*call).updateRowState},
 		{method: "DELETE", path: rowPath, summary: "Delete a row", branch: optionalBranch, body: "changeDescription", run: (*call).deleteRow},
-		{method: "GET", path: rowPath + "/versions", summary: "List row versions, the newest first", branch: optionalBranch, query: versionsQuery, answer: []storageapi.RowVersion{}, read: ofConfiguration((*call).listRowVersions)},
-		{method: "GET", path: rowPath + "/versions/{version}", summary: "Row version detail", branch: optionalBranch, answer: storageapi.RowVersion{}, read: ofConfiguration((*call).getRowVersion)},
-		{method: "POST", path: rowPath + "/versions/{version}/rollback", summary: "Roll a row back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, answer: storageapi.ConfigurationRow{}, run: (*call).rollbackRow},
-		{method: "POST", path: rowPath + "/versions/{version}/create", summary: "Copy a row", branch: optionalBranch, body: "targetConfigId changeDescription", status: http.StatusCreated, answer: storageapi.ConfigurationRow{}, run: (*call).copyRow},
+		{method: "GET", path: rowPath + "/versions", summary: "List row versions, the newest first", branch: optionalBranch, query: versionsQuery, result: []storageapi.RowVersion{}, read: ofConfiguration((*call).listRowVersions)},
+		{method: "GET", path: rowPath + "/versions/{version}", summary: "Row version detail", branch: optionalBranch, result: storageapi.RowVersion{}, read: ofConfiguration((*call).getRowVersion)},
+		{method: "POST", path: rowPath + "/versions/{version}/rollback", summary: "Roll a row back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*call).rollbackRow},
+		{method: "POST", path: rowPath + "/versions/{version}/create", summary: "Copy a row", branch: optionalBranch, body: "targetConfigId changeDescription", status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*call).copyRow},
 	}
 }
 

@@ -116,17 +116,17 @@ func dropTable(tx *txn, branch string, t table) {
 
 func (s *Server) tableRoutes() []route {
 	return []route{
-		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, query: "include", answer: []storageapi.Table{}, read: (*call).listTables},
-		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, query: "include", answer: []storageapi.Table{}, read: (*call).listTables},
-		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, answer: storageapi.Table{}, read: (*call).getTable},
-		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, body: "name! primaryKeysNames columns! timestampType *", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).defineTable},
-		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, body: tableBody + " dataFileId!", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).createTable},
-		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, query: "async", body: "displayName", answer: storageapi.Table{}, async: true, run: (*call).updateTable},
+		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, query: "include", result: []storageapi.Table{}, read: (*call).listTables},
+		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, query: "include", result: []storageapi.Table{}, read: (*call).listTables},
+		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, result: storageapi.Table{}, read: (*call).getTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, body: "name! primaryKeysNames columns! timestampType *", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).defineTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, body: tableBody + " dataFileId!", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).createTable},
+		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, query: "async", body: "displayName", result: storageapi.Table{}, async: true, run: (*call).updateTable},
 		{method: "DELETE", path: "/tables/{table}", summary: "Delete a table", branch: optionalBranch, query: "force async", async: true, run: (*call).deleteTable},
-		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, body: "name! basetype definition", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).addColumn},
-		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, query: "force", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deleteColumn},
-		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, body: "columns! skipDuplicatesCheck", status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).addPrimaryKey},
-		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, status: http.StatusAccepted, answer: storageapi.Job{}, run: (*call).deletePrimaryKey},
+		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, body: "name! basetype definition", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).addColumn},
+		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, query: "force", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deleteColumn},
+		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, body: "columns! skipDuplicatesCheck", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).addPrimaryKey},
+		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deletePrimaryKey},
 	}
 }
 

@@ -158,13 +158,13 @@ func (t *token) mayUse(component string) bool {
 
 func (s *Server) tokenRoutes() []route {
 	return []route{
-		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, answer: storageapi.Token{}, read: (*call).verifyToken},
-		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, answer: []storageapi.Token{}, read: (*call).listTokens},
-		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, body: tokenBody, status: http.StatusCreated, answer: storageapi.Token{}, run: (*call).createToken},
-		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, answer: storageapi.Token{}, read: (*call).tokenDetail},
-		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, body: tokenBody, answer: storageapi.Token{}, run: (*call).updateToken},
+		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, result: storageapi.Token{}, read: (*call).verifyToken},
+		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, result: []storageapi.Token{}, read: (*call).listTokens},
+		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, body: tokenBody, status: http.StatusCreated, result: storageapi.Token{}, run: (*call).createToken},
+		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, result: storageapi.Token{}, read: (*call).tokenDetail},
+		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, body: tokenBody, result: storageapi.Token{}, run: (*call).updateToken},
 		{method: "DELETE", path: "/tokens/{id}", summary: "Delete a token", branch: optionalBranch, run: (*call).deleteToken},
-		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, answer: storageapi.Token{}, run: (*call).refreshToken},
+		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, result: storageapi.Token{}, run: (*call).refreshToken},
 		{method: "POST", path: "/tokens/{id}/share", summary: "Send a token by mail", branch: optionalBranch, body: "recipientEmail! message", status: http.StatusNotImplemented, run: (*call).shareToken},
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 func (s *Server) versionRoutes() []route {
 	return []route{
-		{method: "GET", path: configPath + "/versions", summary: "List versions, the newest first", branch: optionalBranch, query: versionsQuery, answer: []storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).listVersions)},
-		{method: "GET", path: configPath + "/versions/{version}", summary: "Version detail", branch: optionalBranch, answer: storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).getVersion)},
-		{method: "POST", path: configPath + "/versions/{version}/rollback", summary: "Roll back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, answer: versionShape{}, run: (*call).rollback},
-		{method: "POST", path: configPath + "/versions/{version}/create", summary: "Copy a version to a new configuration", branch: optionalBranch, body: "name! description changeDescription", status: http.StatusCreated, answer: idShape{}, run: (*call).copyConfiguration},
+		{method: "GET", path: configPath + "/versions", summary: "List versions, the newest first", branch: optionalBranch, query: versionsQuery, result: []storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).listVersions)},
+		{method: "GET", path: configPath + "/versions/{version}", summary: "Version detail", branch: optionalBranch, result: storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).getVersion)},
+		{method: "POST", path: configPath + "/versions/{version}/rollback", summary: "Roll back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, result: versionShape{}, run: (*call).rollback},
+		{method: "POST", path: configPath + "/versions/{version}/create", summary: "Copy a version to a new configuration", branch: optionalBranch, body: "name! description changeDescription", status: http.StatusCreated, result: idShape{}, run: (*call).copyConfiguration},
 	}
 }
 

@@ -105,7 +105,7 @@ func (c *conn) serve() {
 		if v == plain {
 			if !c.makeRequest() {
 				v = other
-			} else if c.answer() {
+			} else if c.handle() {
 				continue
 			}
 		}
@@ -319,8 +319,8 @@ func (c *conn) fillHeader(text string) {
 	}
 }
 
-// answer has the handler process the request. It reports whether the connection continues.
-func (c *conn) answer() bool {
+// handle has the handler process the request. It reports whether the connection continues.
+func (c *conn) handle() bool {
 	c.writeUntil(c.begun.Add(c.s.opts.WriteTimeout), slack(c.s.opts.WriteTimeout))
 	w := &c.response
 	w.begin(c)

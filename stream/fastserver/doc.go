@@ -14,8 +14,8 @@
 // Expect: 100-continue, HEAD, HTTP/1.0, absolute targets, folded lines, upgrades, HTTP/2, TLS and everything malformed or
 // hostile, byte for byte as without this package.
 //
-// Requests to the paths of telemetry, "/otlp/…" and "…/v1/{logs, metrics or traces}", move to net/http as well: their handler has to know
-// whether the sender left before the response.
+// Requests to the paths of telemetry, "/otlp/…" and "…/v1/{logs, metrics or traces}", move to net/http as well, because their handler has
+// to know whether the sender left before the response.
 //
 // Handlers see and clients get the same either way, except for the following.
 //

@@ -8,7 +8,7 @@
 //	}
 //	err = srv.Serve(listener)
 //
-// An exporter sends the secret of a source of type OTLP as the header "authorization: Bearer SECRET"; the secret alone
+// An exporter sends the secret of a source of type OTLP as the header "authorization: Bearer SECRET". The secret alone
 // identifies the source. In the environment of an SDK:
 //
 //	OTEL_EXPORTER_OTLP_PROTOCOL=grpc

@@ -69,7 +69,7 @@ func New(client *storageapi.Client, opts Options) (streamapi.ProgrammaticAuthent
 	}
 	return &verifier{
 		client: client, ttl: cmp.Or(opts.TTL, time.Minute), most: cmp.Or(opts.Tokens, 10_000),
-		slots: make(chan struct{}, cmp.Or(opts.Calls, 16)), answers: map[hash]*answer{},
+		slots: make(chan struct{}, cmp.Or(opts.Calls, 16)), answers: map[hash]*result{},
 	}, nil
 }
 
@@ -82,12 +82,12 @@ type verifier struct {
 	slots  chan struct{} // one for each call in progress
 
 	mu      sync.Mutex
-	answers map[hash]*answer
+	answers map[hash]*result
 	order   list.List // of hash, oldest first
 }
 
-// answer is the cached result for a token. All fields except at are written before done is closed, and not after.
-type answer struct {
+// result is the cached result for a token. All fields except at are written before done is closed, and not after.
+type result struct {
 	done    chan struct{}
 	who     streamapi.Identity
 	err     error
@@ -131,7 +131,7 @@ func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Clie
 		a = nil
 	}
 	if a == nil {
-		a = &answer{done: make(chan struct{})}
+		a = &result{done: make(chan struct{})}
 		v.answers[key] = a
 		// The call outlives the request that started it because others may wait for it.
 		go v.ask(context.WithoutCancel(ctx), key, client, a)
@@ -146,12 +146,12 @@ func (v *verifier) verify(ctx context.Context, key hash, client *storageapi.Clie
 }
 
 // forget removes a from the cache. v.mu is held.
-func (v *verifier) forget(key hash, a *answer) {
+func (v *verifier) forget(key hash, a *result) {
 	delete(v.answers, key)
 	v.order.Remove(a.at)
 }
 
-func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client, a *answer) {
+func (v *verifier) ask(ctx context.Context, key hash, client *storageapi.Client, a *result) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var keep time.Duration

@@ -17,7 +17,7 @@ import (
 const archiveOn = `{"settings":[{"key":"archive.enabled","value":true}]}`
 
 // slowReplay starts a replay of four events into a sink, which waits for hours after the first one. Started again it stores one more.
-func (s *service) slowReplay(source, sink string) answer {
+func (s *service) slowReplay(source, sink string) response {
 	s.t.Helper()
 	s.done("PATCH", b+"/sources/"+source+"/settings", archiveOn)
 	_, address := s.secretOf(source)
@@ -29,7 +29,7 @@ func (s *service) slowReplay(source, sink string) answer {
 	return s.want(202, "", testToken, "POST", b+"/sources/"+source+"/sinks/"+sink+"/archive/replay", `{"run":"slow","rowsPerSecond":0.0001}`)
 }
 
-func (s *service) replayOf(a answer) (r replayState) {
+func (s *service) replayOf(a response) (r replayState) {
 	s.t.Helper()
 	var body struct{ Replay *replayState }
 	if err := json.Unmarshal([]byte(a.text), &body); err != nil || body.Replay == nil {

@@ -22,7 +22,7 @@ type Identity struct {
 	By catalog.By
 }
 
-// Authenticator verifies the tokens of the Stream API. [StaticToken] accepts one token; package stream/platformauth asks the
+// Authenticator verifies the tokens of the Stream API. [StaticToken] accepts one token. Package stream/platformauth asks the
 // platform. Implementations must be safe for concurrent use and should cache results for a short time.
 type Authenticator interface {
 	// Verify returns the identity of a token. The error is an [*AuthError] for a refused token, and an [*UnavailableError] if the

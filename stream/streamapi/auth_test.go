@@ -118,7 +118,7 @@ func TestProgrammaticTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := answer{status: resp.StatusCode, text: string(text)}
+			a := response{status: resp.StatusCode, text: string(text)}
 			_ = json.Unmarshal(text, &a.body)
 			s.described(req, a)
 			name, _ := a.body["error"].(string)

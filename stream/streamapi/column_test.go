@@ -82,10 +82,10 @@ func TestTypedColumns(t *testing.T) {
 			t.Errorf("%s is %v, want %v", place, got, want)
 		}
 	}
-	test := func(body string) answer {
+	test := func(body string) response {
 		return s.post(s.server.URL+b+"/sources/web/test", body, http.Header{tokenHeader: {testToken}, "Content-Type": {"application/json"}})
 	}
-	shown := func(a answer, status int, want string) {
+	shown := func(a response, status int, want string) {
 		t.Helper()
 		text, err := json.Marshal(a.at("tables.0.rows.0.columns"))
 		if err != nil || a.status != status || !strings.HasSuffix(string(text), want) {

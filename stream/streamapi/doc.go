@@ -14,8 +14,8 @@
 // # Requests
 //
 // A request has a token in X-StorageApi-Token, or in Authorization: Bearer. A programmatic token (kbc_at_, kbc_pat_) also
-// needs its project in X-KBC-ProjectId, and a [ProgrammaticAuthenticator] that exchanges it. Checks come in this order:
-// the form of the request, the token, the branch, the role, the content. All faults of the form are reported together. To
+// needs its project in X-KBC-ProjectId, and a [ProgrammaticAuthenticator] that exchanges it. The form of the request is
+// checked first, then the token, the branch, the role and the content. All faults of the form are reported together. To
 // callers with the role, so are all faults that a schema cannot express, such as a template that does not compile.
 //
 // # Responses

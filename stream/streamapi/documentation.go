@@ -148,8 +148,8 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 		}}
 	}
 	success := &huma.Response{Description: http.StatusText(op.status)}
-	if op.answer != nil {
-		success.Content = map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(reflect.TypeOf(op.answer), true, op.id)}}
+	if op.result != nil {
+		success.Content = map[string]*huma.MediaType{"application/json": {Schema: d.registry.Schema(reflect.TypeOf(op.result), true, op.id)}}
 	}
 	o.Responses[strconv.Itoa(op.status)] = success
 
@@ -181,7 +181,7 @@ func (d *documentation) describe(op *operation, errors *huma.Schema) *huma.Opera
 	for status, list := range failures {
 		schema := errors
 		if op.raw && status == http.StatusUnprocessableEntity {
-			schema = &huma.Schema{AllOf: []*huma.Schema{errors, d.registry.Schema(reflect.TypeOf(op.answer), true, op.id)}}
+			schema = &huma.Schema{AllOf: []*huma.Schema{errors, d.registry.Schema(reflect.TypeOf(op.result), true, op.id)}}
 		}
 		o.Responses[strconv.Itoa(status)] = &huma.Response{
 			Description: strings.Join(list, ", "),

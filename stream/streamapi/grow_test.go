@@ -30,7 +30,7 @@ func growColumns(given ...string) string {
 }
 
 // createGrowing makes a source with one sink. table is the rest of the members of its table.
-func (s *service) createGrowing(table string) answer {
+func (s *service) createGrowing(table string) response {
 	s.t.Helper()
 	return s.task("POST", b+"/sources", `{"type":"http","name":"Web","sinks":[{"type":"table","name":"A","table":{"type":"`+DefaultTableType+
 		`","tableId":"`+growTable+`",`+table+`}}]}`)

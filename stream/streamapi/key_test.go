@@ -11,7 +11,7 @@ import (
 )
 
 // post sends a body with headers.
-func (s *service) post(url, body string, header http.Header) answer {
+func (s *service) post(url, body string, header http.Header) response {
 	s.t.Helper()
 	req, err := http.NewRequest("POST", url, strings.NewReader(body))
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *service) post(url, body string, header http.Header) answer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a := answer{status: resp.StatusCode, header: resp.Header, text: string(text)}
+	a := response{status: resp.StatusCode, header: resp.Header, text: string(text)}
 	_ = json.Unmarshal(text, &a.body)
 	return a
 }

@@ -125,7 +125,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		}
 		message := string(text)
 		if resp.StatusCode == http.StatusAccepted { // the message is in the task
-			var started answer
+			var started response
 			_ = json.Unmarshal(text, &started.body)
 			task, err := s.ended(started.body["taskId"].(string))
 			if err != nil {

@@ -29,9 +29,9 @@ type operation struct {
 	// body is a pointer to the zero value of the request's JSON body, or nil for no body. With raw it is any bytes.
 	body any
 	raw  bool
-	// status and answer describe a success. answer is a zero value, nil for no body.
+	// status and result describe a success. result is a zero value, nil for no body.
 	status int
-	answer any
+	result any
 	// slow is set if the response may take longer than the time-out of the server.
 	slow bool
 	// codes are the errors that the catalog can return.

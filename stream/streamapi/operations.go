@@ -48,14 +48,14 @@ func (a *api) operations() []operation {
 	read := func(path, id, summary string, answer any, codes []catalog.Code, handle func(*call) (any, error), query ...parameter) operation {
 		return operation{
 			method: get, path: path, id: id, summary: summary, access: member, query: query,
-			status: http.StatusOK, answer: answer, codes: codes, handle: handle,
+			status: http.StatusOK, result: answer, codes: codes, handle: handle,
 		}
 	}
 	// task starts a task, do changes something at once. One change of a source or sink excludes others, which get Busy.
 	task := func(method, path, id, summary string, body any, codes []catalog.Code, handle func(*call) (any, error), query ...parameter) operation {
 		return operation{
 			method: method, path: path, id: id, summary: summary, access: admin, query: query, body: body,
-			status: http.StatusAccepted, answer: taskBody{}, codes: and(codes, catalog.Busy), handle: handle,
+			status: http.StatusAccepted, result: taskBody{}, codes: and(codes, catalog.Busy), handle: handle,
 		}
 	}
 	do := func(method, path, id, summary string, codes []catalog.Code, handle func(*call) (any, error)) operation {
@@ -79,13 +79,13 @@ func (a *api) operations() []operation {
 	content := read(rejectedPath, "getRejectedRecord", "Read a rejected record with its request and body", rejectedContent{}, record, a.getRejected)
 	content.access = admin
 	try := do(post, rejectedPath+"/test", "testRejectedRecord", "Map a rejected record by the columns of now and store nothing", and(record, catalog.SinkDisabled), a.testRejected)
-	try.answer = rejectedTest{}
+	try.result = rejectedTest{}
 	edit := do(put, rejectedPath+"/body", "editRejectedRecord", "Give a rejected record another body, which a replay maps; the first body is kept too",
 		and(record, catalog.RecordChanged), a.editRejected)
-	edit.raw, edit.query, edit.answer = true, []parameter{revision}, rejectedContent{}
+	edit.raw, edit.query, edit.result = true, []parameter{revision}, rejectedContent{}
 	replay := do(post, rejectedPath+"/replay", "replayRejectedRecord", "Map a rejected record by the columns of now and make it a row, exactly once",
 		and(record, catalog.SinkDisabled), a.replayRejected)
-	replay.answer = rejectsResult{}
+	replay.result = rejectsResult{}
 
 	discard := do(remove, rejectedPath, "discardRejectedRecord", "Delete a rejected record for good", record, a.discardRejected)
 	discard.query = []parameter{{name: reasonParameter, doc: "Why it is discarded, for people: the log has it.", schema: ""}}
@@ -93,20 +93,20 @@ func (a *api) operations() []operation {
 	cancelRejects := do(remove, rejectsPath+"/replay", "cancelRejectsReplay",
 		"End the replay of rejected records that runs for a sink, or read the last replay; replayed records stay replayed, the rest stays in the quarantine",
 		and(sink, catalog.TaskNotFound), a.cancelRejects)
-	cancelRejects.answer = taskBody{}
+	cancelRejects.result = taskBody{}
 
 	cancel := do(remove, archivePath+"/replay", "cancelReplay", "End the replay of archived records that runs for a sink; stored rows stay",
 		and(sink, catalog.TaskNotFound), a.cancelReplay)
-	cancel.answer = taskBody{}
+	cancel.result = taskBody{}
 
 	// The report has cells of records.
 	startShadow := do(post, shadowPath, "startShadow", "Try other columns of a sink together with its own on the records that arrive, and store nothing",
 		and(sink, catalog.SinkDisabled, catalog.ShadowRuns, catalog.ShadowLimit), a.startShadow)
-	startShadow.body, startShadow.answer = &shadowStart{}, shadowBody{}
+	startShadow.body, startShadow.result = &shadowStart{}, shadowBody{}
 	report := read(shadowPath, "getShadow", "Read what the last shadow of a sink has found so far", shadowBody{}, and(sink, catalog.ShadowNotFound), a.getShadow)
 	report.access = admin
 	endShadow := do(remove, shadowPath, "endShadow", "End the shadow of a sink and read its last report", and(sink, catalog.ShadowNotFound), a.endShadow)
-	endShadow.answer = shadowBody{}
+	endShadow.result = shadowBody{}
 
 	// The reason of damage may quote errors and paths of the server.
 	damages := read(damagesPath, "listDamage", "List the records of damage of the server that responds: rows that its disk has lost", damagesBody{}, nil, a.listDamage)
@@ -114,7 +114,7 @@ func (a *api) operations() []operation {
 
 	erase := do(post, erasePath, "eraseRecords", "Erase the records of a person where the server that responds keeps them, and report the data that remains elsewhere",
 		[]catalog.Code{catalog.BadRequest, catalog.SourceNotFound, catalog.Busy}, a.erase)
-	erase.body, erase.answer, erase.slow = &eraseRequest{}, eraseBody{}, true
+	erase.body, erase.result, erase.slow = &eraseRequest{}, eraseBody{}, true
 
 	index := read("/v1", "apiIndex", "Index of the API", indexBody{}, nil, a.index)
 	index.access = open
@@ -122,7 +122,7 @@ func (a *api) operations() []operation {
 	test.method, test.raw = post, true
 	rotate := do(post, sourcePath+"/rotate-secret", "rotateSecret", "Give a source a new secret; the old one ends at once, or after the overlap",
 		and(source, catalog.Busy), a.rotateSecret)
-	rotate.query, rotate.answer = []parameter{overlap}, sourceBody{}
+	rotate.query, rotate.result = []parameter{overlap}, sourceBody{}
 
 	return []operation{
 		index,

@@ -188,7 +188,7 @@ func TestFailuresAreShown(t *testing.T) {
 			s.done("POST", b+"/sources", webSource)
 			s.send(s.get(b+"/sources/web").at("http.url").(string), "{}")
 			s.done("PUT", b+"/sources/web/sinks/events/disable", "") // what waits is moved at once
-			var files answer
+			var files response
 			for deadline := time.Now().Add(20 * time.Second); ; {
 				if files = s.get(b + "/sources/web/sinks/events/statistics/files?failedFiles=true"); files.at("files.0") != nil {
 					break

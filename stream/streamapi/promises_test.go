@@ -69,7 +69,7 @@ func TestPayloadTest(t *testing.T) {
 		sink("A", "", column("x", "x"))+","+sink("B", "", column("y", "y")+`,{"type":"body","name":"all"}`)+`]}`)
 	s.done("PUT", b+"/sources/web/sinks/b/disable", "")
 
-	post := func(path, body string) answer {
+	post := func(path, body string) response {
 		return s.post(s.server.URL+path, body, http.Header{tokenHeader: {testToken}, "Content-Type": {"application/json"}, "Cookie": {"a=b"}})
 	}
 	if a := post(b+"/sources/web/test", `{"x":1,"y":"é"}`); a.status != 200 || a.at("tables.0.rows.0.columns.0.value") != "1" ||
@@ -98,7 +98,7 @@ func TestPayloadTest(t *testing.T) {
 	if a := post(b+"/sources/telemetry/test?signal=traces", ``); a.status != 422 {
 		t.Errorf("empty record: status %d: %s", a.status, a.text)
 	}
-	encodedPost := func(path, coding, body string) answer {
+	encodedPost := func(path, coding, body string) response {
 		if coding == "gzip" {
 			var b strings.Builder
 			w := gzip.NewWriter(&b)

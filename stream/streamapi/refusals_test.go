@@ -72,7 +72,7 @@ func checkRefusal(t *testing.T, request string, w *httptest.ResponseRecorder) {
 	if w.Code < 400 {
 		return
 	}
-	a := answer{body: map[string]any{}}
+	a := response{body: map[string]any{}}
 	if err := json.Unmarshal(w.Body.Bytes(), &a.body); err != nil {
 		t.Errorf("%s: %d, and the body %q is not JSON: %v", request, w.Code, w.Body, err)
 		return

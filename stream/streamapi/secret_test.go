@@ -21,8 +21,8 @@ func TestOverlapOfSecrets(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", webSource)
 	s.done("POST", b+"/sources", `{"type":"otlp","name":"App"}`)
-	address := func(a answer) string { return a.at("http.url").(string) }
-	rotate := func(query string) answer {
+	address := func(a response) string { return a.at("http.url").(string) }
+	rotate := func(query string) response {
 		t.Helper()
 		return s.want(200, "", testToken, "POST", b+"/sources/web/rotate-secret"+query, "")
 	}

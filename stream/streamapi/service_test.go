@@ -117,8 +117,8 @@ func (s *service) stop() {
 	}
 }
 
-// answer is the response to a request.
-type answer struct {
+// response is the response to a request.
+type response struct {
 	status int
 	header http.Header
 	text   string
@@ -126,7 +126,7 @@ type answer struct {
 }
 
 // at returns a value of the body by its path, or nil when there is none.
-func (a answer) at(path string) any {
+func (a response) at(path string) any {
 	var v any = a.body
 	for part := range strings.SplitSeq(path, ".") {
 		switch c := v.(type) {
@@ -146,7 +146,7 @@ func (a answer) at(path string) any {
 }
 
 // do sends a request with a token and checks the response against the description of the API.
-func (s *service) do(token, method, path, body string) answer {
+func (s *service) do(token, method, path, body string) response {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.server.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -164,14 +164,14 @@ func (s *service) do(token, method, path, body string) answer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a := answer{status: resp.StatusCode, header: resp.Header, text: string(text)}
+	a := response{status: resp.StatusCode, header: resp.Header, text: string(text)}
 	_ = json.Unmarshal(text, &a.body)
 	s.described(req, a)
 	return a
 }
 
 // described fails the test if a response does not match the description of the API.
-func (s *service) described(req *http.Request, a answer) {
+func (s *service) described(req *http.Request, a response) {
 	s.t.Helper()
 	if !isClean(req.URL.Path) {
 		return // the mux would report a different one
@@ -253,7 +253,7 @@ func (s *service) noOthers(where string, schema *huma.Schema, v any) {
 }
 
 // want does a request and compares the status and, for errors, the name.
-func (s *service) want(status int, name, token, method, path, body string) answer {
+func (s *service) want(status int, name, token, method, path, body string) response {
 	s.t.Helper()
 	a := s.do(token, method, path, body)
 	if a.status != status || name != "" && a.body["error"] != name {
@@ -263,7 +263,7 @@ func (s *service) want(status int, name, token, method, path, body string) answe
 }
 
 // get reads something.
-func (s *service) get(path string) answer {
+func (s *service) get(path string) response {
 	s.t.Helper()
 	return s.want(200, "", testToken, "GET", path, "")
 }
@@ -281,7 +281,7 @@ func (s *service) ended(id string) (catalog.Task, error) {
 }
 
 // task starts a task and waits for it.
-func (s *service) task(method, path, body string) answer {
+func (s *service) task(method, path, body string) response {
 	s.t.Helper()
 	a := s.want(202, "", testToken, method, path, body)
 	id, _ := a.body["taskId"].(string)
@@ -292,7 +292,7 @@ func (s *service) task(method, path, body string) answer {
 }
 
 // done is task with success.
-func (s *service) done(method, path, body string) answer {
+func (s *service) done(method, path, body string) response {
 	s.t.Helper()
 	a := s.task(method, path, body)
 	if a.body["status"] != "success" {

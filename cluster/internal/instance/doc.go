@@ -1,4 +1,4 @@
-// Package instance runs an engine whose local level is also in a replicated log. It opens the engine under the record of its owner,
+// Package instance runs an engine whose local level is in a replicated log too. It opens the engine under the record of its owner,
 // makes checkpoints and trims the log, and brings the rows of instances that it adopted to their tables.
 //
 // # In the folder of a node

@@ -174,7 +174,7 @@ func (c *Client) Call(ctx context.Context, method, address string, body []byte, 
 	req.Header.Set("User-Agent", "forebay/"+forebay.Version())
 	resp, err := c.http.Do(req)
 	if _, reason, ok := driver.DialFailure(err); ok {
-		return fmt.Errorf("no server answers at %s (-api), %s: is it running?", c.api, reason)
+		return fmt.Errorf("no server responds at %s (-api), %s: is it running?", c.api, reason)
 	} else if err != nil {
 		return err
 	}

@@ -35,8 +35,8 @@ func newLedger() *ledger {
 	return l
 }
 
-// answer is the part of a response that a client needs, which is the outcome of the event at each sink.
-type answer struct {
+// response is the part of a response that a client needs, which is the outcome of the event at each sink.
+type response struct {
 	Sources []struct {
 		Sinks []struct {
 			SinkID     string
@@ -46,7 +46,7 @@ type answer struct {
 }
 
 // record notes the outcome at each sink. A response without sinks is a success at all of them.
-func (l *ledger) record(a answer, d delivery, final bool) {
+func (l *ledger) record(a response, d delivery, final bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(a.Sources) == 0 {
@@ -104,14 +104,14 @@ func send(ctx context.Context, client *http.Client, cfg config, svc service, l *
 		status, wait, reply, err := post(ctx, client, svc.url(), body)
 		success := status == http.StatusOK || status == http.StatusAccepted
 		final := success || status < http.StatusInternalServerError
-		var a answer
+		var a response
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil: // it may or may not be stored
 			wait, final = time.Duration(min(attempt, 50))*10*time.Millisecond, false
 		case success:
-			l.record(answer{}, d, true)
+			l.record(response{}, d, true)
 		case json.Unmarshal(reply, &a) != nil || final && len(a.Sources) == 0:
 			return fmt.Errorf("event %d: unexpected response %d: %s", event, status, reply)
 		case len(a.Sources) > 0:

@@ -353,7 +353,7 @@ type slowClient struct {
 func (c *slowClient) Do(r *http.Request) (*http.Response, error) {
 	c.body, r.Body = r.Body, io.NopCloser(c)
 	rec := httptest.NewRecorder()
-	c.handler.ServeHTTP(&answer{rec, c.answered}, r)
+	c.handler.ServeHTTP(&response{rec, c.answered}, r)
 	return rec.Result(), nil
 }
 
@@ -368,13 +368,13 @@ func (c *slowClient) Read(p []byte) (int, error) {
 	return c.body.Read(p)
 }
 
-// answer closes its channel with the header.
-type answer struct {
+// response closes its channel with the header.
+type response struct {
 	*httptest.ResponseRecorder
 	answered chan struct{}
 }
 
-func (a *answer) WriteHeader(code int) {
+func (a *response) WriteHeader(code int) {
 	close(a.answered)
 	a.ResponseRecorder.WriteHeader(code)
 }
