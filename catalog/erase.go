@@ -95,15 +95,14 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
 	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}
-	left := c.isLeft(e.Archive)
-	if left && rawLeft == nil {
+	if rawLeft == nil && c.isLeft(e.Archive) {
 		end[leftKey(e.Archive)] = nil
 	}
 	c.co.end(hold, end)
 	if err := c.store.Commit(end); err != nil {
 		c.repairs.writeLater(end)
 	}
-	if left && rawLeft != nil {
+	if rawLeft != nil && !c.co.severalEngines() { // else each engine tries again when it has followed the erasure
 		c.repairs.add(func() { c.repairs.archives[e.Archive] = true })
 	}
 	c.tasks.end(done, nil)

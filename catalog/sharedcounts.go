@@ -162,7 +162,7 @@ func newSinkCounts(st forebay.SinkStats) sinkCounts {
 	return n
 }
 
-// stats returns the counters but for the quarantine.
+// stats returns the counters except the quarantine.
 func (n sinkCounts) stats() (st forebay.SinkStats) {
 	st.Local, st.Staging, st.Target = buffer.Level(n.Local), buffer.Level(n.Staging), buffer.Level(n.Target)
 	st.Expired, st.Damaged, st.Discarded = buffer.Level(n.Expired), buffer.Level(n.Damaged), buffer.Level(n.Discarded)
