@@ -164,7 +164,7 @@ func TestServeWarnsOfMisfits(t *testing.T) {
 	write(t, file, "dir: "+filepath.Join(folder, "data")+"\npartition-by: day\nsources:"+tableOf("a", "t", column("n", "int64"), ""))
 	s := serve(t, nil, "-config", file)
 	s.stop()
-	if logs := s.logs.String(); !strings.Contains(logs, `partition-by: no table has the column \"day\"`) {
+	if logs := s.Logs(); !strings.Contains(logs, `partition-by: no table has the column \"day\"`) {
 		t.Errorf("the log has no warning of partition-by:\n%s", logs)
 	}
 }

@@ -61,9 +61,9 @@ sources:
 	out := do(0, "ada@example.com\n", append(running, "-path", "user.email", "-value", "-", "-because", "request 4711")...)
 	has(out, `DELETE FROM "people" WHERE "email" = 'ada@example.com';`, "The log has this erasure as match=")
 	s.waitLog(`reason="request 4711"`, 1)
-	has(s.logs.String(), "msg=erased")
-	if strings.Contains(s.logs.String(), "ada@") {
-		t.Errorf("the log has the value\n%s", &s.logs)
+	has(s.Logs(), "msg=erased")
+	if strings.Contains(s.Logs(), "ada@") {
+		t.Errorf("the log has the value\n%s", s.Logs())
 	}
 	again := do(0, "", append(running, "-json", "-text", "ada@example.com")...)
 	has(again, `"found": 0`, `"tableId": "people"`)

@@ -50,21 +50,21 @@ func TestImage(t *testing.T) {
 		s := begin(t, img.contained(t, root, []string{"TZ=Asia/Tokyo", "WEB_SECRET=" + webSecret}, serve))
 		s.awaitReady()
 		if status, text := s.post("ingest", "/stream/1/web/"+webSecret, `{"user":{"id":42}}`); status != http.StatusOK {
-			t.Fatalf("an event: got %d %s\n%s", status, text, &s.logs)
+			t.Fatalf("an event: got %d %s\n%s", status, text, s.Logs())
 		}
 		posted++
 		health := img.contained(t, root, []string{"FOREBAY_ADDR=" + s.addr["ingest"]}, img.health)
 		if out, err := health.CombinedOutput(); err != nil || string(out) != "OK\n" {
 			t.Errorf("HEALTHCHECK %q: %v, %s", img.health, err, out)
 		}
-		if logs := s.logs.String(); !strings.Contains(logs, "+09:00 ") {
+		if logs := s.Logs(); !strings.Contains(logs, "+09:00 ") {
 			t.Errorf("the program does not know the time zone of TZ:\n%s", logs)
 		}
 		if end == syscall.SIGTERM {
 			s.stop()
 		} else {
-			_ = s.cmd.Process.Signal(end)
-			_ = s.cmd.Wait()
+			_ = s.Signal(end)
+			_ = s.Err()
 		}
 		health = img.contained(t, root, []string{"FOREBAY_ADDR=" + s.addr["ingest"]}, img.health)
 		if out, err := health.CombinedOutput(); err == nil {

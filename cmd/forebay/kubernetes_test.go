@@ -324,7 +324,7 @@ func TestKubernetesCluster(t *testing.T) {
 			nodes[0].addr["ingest"] = events
 			eventually(t, "the first node listens", func() error {
 				if _, err := nodes[0].state(); err != nil {
-					return fmt.Errorf("%w\n%s", err, &nodes[0].logs)
+					return fmt.Errorf("%w\n%s", err, nodes[0].Logs())
 				}
 				return nil
 			})
@@ -334,7 +334,7 @@ func TestKubernetesCluster(t *testing.T) {
 		}
 	}
 	for i, node := range nodes {
-		timer := time.AfterFunc(clusterPatience, func() { _ = node.cmd.Process.Kill() })
+		timer := time.AfterFunc(clusterPatience, node.Kill)
 		node.awaitReady()
 		timer.Stop()
 		eventually(t, "the readinessProbe responds", func() error { // a busy node may be away from its log for a moment

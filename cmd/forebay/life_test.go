@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // A file that cannot be read, or is none of this program, ends the call with the reason.
@@ -93,24 +94,13 @@ func TestTerminatedDemo(t *testing.T) {
 	demo := []string{"demo", "-clients", "4", "-dir", filepath.Join(folder, "data"), "-target", "sqlite:" + filepath.Join(folder, "demo.db")}
 	cmd := exec.CommandContext(ctx, os.Args[0], append(demo, "-n", "1000000")...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
-	var errs lockedBuffer
-	cmd.Stderr = &errs
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	lines := bufio.NewScanner(stdout)
-	if err == nil && lines.Scan() { // it sends events now
-		err = cmd.Process.Signal(syscall.SIGTERM)
-	}
-	if err != nil {
+	p := proctest.Run(t, cmd)
+	p.Line() // it sends events now
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // until it has ended
-	}
-	_ = cmd.Wait()
-	if status := cmd.ProcessState.ExitCode(); status != failed || !strings.Contains(errs.String(), "terminated") {
-		t.Errorf("ended by %v\n%s", cmd.ProcessState, &errs)
+	if status := p.State().ExitCode(); status != failed || !strings.Contains(p.Logs(), "terminated") {
+		t.Error(p.Ended())
 	}
 	status, out, text := call(t, "", nil, append(demo, "-n", "20")...)
 	if want := "\nquickstart: sent=20 rows=40 rejected=0 lost=0 duplicated=0\n"; status != 0 || !strings.HasSuffix(out, want) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -22,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -333,22 +333,13 @@ func TestHangupEndsADemo(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "demo", "-n", "1000000", "-clients", "1", "-dir", t.TempDir())
 	cmd.Env = append(os.Environ(), asProgram+"=1")
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err == nil {
-		_, err = bufio.NewReader(stdout).ReadString('\n') // it sends events now
-	}
-	if err == nil {
-		err = cmd.Process.Signal(syscall.SIGHUP)
-	}
-	if err != nil {
+	p := proctest.Run(t, cmd)
+	p.Line() // it sends events now
+	if err := p.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGHUP {
-		t.Errorf("ended by %v", cmd.ProcessState)
+	if status, ok := p.State().Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGHUP {
+		t.Error(p.Ended())
 	}
 }
 

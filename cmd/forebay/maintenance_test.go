@@ -115,6 +115,6 @@ sources:
 	has(do(0, "", "quarantine", "replay", "-all", "web/numbers"), "2 rejected records have become rows")
 	s.stop()
 	if n := rowsOf(t, db, "numbers"); n != 3 {
-		t.Errorf("%d rows, want 3\n%s", n, &s.logs)
+		t.Errorf("%d rows, want 3\n%s", n, s.Logs())
 	}
 }

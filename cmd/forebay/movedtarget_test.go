@@ -102,7 +102,7 @@ func TestAPIMovesASink(t *testing.T) {
 	}
 	m.stop()
 	if a, b := rowsOf(t, m.app, `"in.c-web.events"`), rowsOf(t, m.lake, `"in.c-web.events"`); a != 2 || b != 1 {
-		t.Errorf("the default target has %d rows and the lake has %d, want 2 and 1\n%s", a, b, &m.logs)
+		t.Errorf("the default target has %d rows and the lake has %d, want 2 and 1\n%s", a, b, m.Logs())
 	}
 }
 
@@ -187,10 +187,7 @@ func killWhile(t *testing.T, once func(event string, in [2]int), change func(mov
 		case <-time.After(time.Duration(rng.Int64N(int64(30 * time.Millisecond)))):
 		case <-t.Context().Done():
 		}
-		if err := m.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = m.cmd.Wait()
+		m.Kill()
 		stop()
 		clients.Wait()
 		http.DefaultClient.CloseIdleConnections()

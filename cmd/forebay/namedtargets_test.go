@@ -36,7 +36,7 @@ sources:
 	}
 	s.stop()
 	if n := rowsOf(t, db, "events"); n != 3 {
-		t.Errorf("the database has %d rows, want 3\n%s", n, &s.logs)
+		t.Errorf("the database has %d rows, want 3\n%s", n, s.Logs())
 	}
 	lines := 0
 	files, err := filepath.Glob(filepath.Join(lake, "events", "*.csv"))
@@ -48,7 +48,7 @@ sources:
 		lines += strings.Count(string(text), `{""a"":1}`)
 	}
 	if err != nil || lines != 3 {
-		t.Errorf("the lake has %d rows %v, want 3\n%s", lines, err, &s.logs)
+		t.Errorf("the lake has %d rows %v, want 3\n%s", lines, err, s.Logs())
 	}
 }
 
@@ -138,9 +138,9 @@ sources:
 		}
 	}
 	if n := int(sent.Load()); total != n {
-		t.Errorf("%d events were confirmed, and the databases have %d rows\n%s", n, total, &s.logs)
+		t.Errorf("%d events were confirmed, and the databases have %d rows\n%s", n, total, s.Logs())
 	}
-	if text := s.logs.String(); strings.Contains(text, webSecret) {
+	if text := s.Logs(); strings.Contains(text, webSecret) {
 		t.Error("a secret is logged")
 	}
 }
@@ -169,6 +169,6 @@ sources: [{id: web, secret: "${WEB_SECRET}", sinks: [
 	s.stop()
 	const tables = "SELECT name FROM sqlite_master WHERE name IN ('kept', 'fresh')"
 	if a, b := textsOf(t, db, tables), textsOf(t, lake, tables); !slices.Equal(a, []string{"kept"}) || len(b) > 0 {
-		t.Errorf("the databases have the tables %q and %q, want one table in the first\n%s", a, b, &s.logs)
+		t.Errorf("the databases have the tables %q and %q, want one table in the first\n%s", a, b, s.Logs())
 	}
 }

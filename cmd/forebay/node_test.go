@@ -275,7 +275,7 @@ func TestServeCluster(t *testing.T) {
 	}
 	loseFirst(t, nodes, folder)
 	for _, node := range nodes {
-		if logs := node.logs.String(); strings.Contains(logs, "secret-of-the-servers") || strings.Contains(logs, clusterToken) {
+		if logs := node.Logs(); strings.Contains(logs, "secret-of-the-servers") || strings.Contains(logs, clusterToken) {
 			t.Error("a secret is logged")
 		}
 	}
@@ -286,7 +286,7 @@ func TestServeCluster(t *testing.T) {
 func loseFirst(t *testing.T, nodes []*serving, folder string) {
 	t.Helper()
 	for _, node := range nodes {
-		timer := time.AfterFunc(clusterPatience, func() { _ = node.cmd.Process.Kill() })
+		timer := time.AfterFunc(clusterPatience, node.Kill)
 		node.awaitReady()
 		timer.Stop()
 	}
@@ -350,10 +350,7 @@ func loseFirst(t *testing.T, nodes []*serving, folder string) {
 	if err != nil || lost.Node != "a" {
 		t.Fatalf("%+v, %v", lost, err)
 	}
-	if err := nodes[0].cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = nodes[0].cmd.Wait()
+	nodes[0].Kill()
 	eventually(t, "another node takes over", func() error {
 		var states []nodeState
 		for _, node := range nodes[1:] {
@@ -389,13 +386,13 @@ func loseFirst(t *testing.T, nodes []*serving, folder string) {
 	t.Logf("%d events were acknowledged, %d by the node that was lost; all are in the table", len(acknowledged), taken(0))
 	// All are stopped at once, so the last one may have no majority of servers. It has nothing left to write.
 	for _, node := range nodes[1:] {
-		if err := node.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := node.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, node := range nodes[1:] {
-		if err := node.cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, &node.logs)
+		if err := node.Err(); err != nil {
+			t.Error(err)
 		}
 	}
 	for id, n := range idsOf(t, table) {

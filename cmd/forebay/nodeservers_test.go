@@ -142,7 +142,7 @@ func TestServeNodesOfOtherServers(t *testing.T) {
 	_, secret, _ := strings.Cut(string(seed), "-----BEGIN USER NKEY SEED-----\n")
 	secret, _, _ = strings.Cut(secret, "\n")
 	for _, s := range append(nodes, stranger) {
-		if logs := s.logs.String(); secret == "" || strings.Contains(logs, secret) || strings.Contains(logs, clusterToken) {
+		if logs := s.Logs(); secret == "" || strings.Contains(logs, secret) || strings.Contains(logs, clusterToken) {
 			t.Error("a secret is logged")
 		}
 	}

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,34 +23,16 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // serving is a process that serves.
 type serving struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	logs lockedBuffer
-	// lines is its standard output, until awaitReady.
-	lines *bufio.Reader
+	*proctest.Process
+	t *testing.T
 	// addr is where each of its servers listens, by name.
 	addr map[string]string
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // serve returns when the server accepts requests, on free ports.
@@ -81,50 +62,34 @@ func launch(t *testing.T, env []string, verb string, args ...string) *serving {
 // begin starts the process of a server. It does not wait for awaitReady.
 func begin(t *testing.T, cmd *exec.Cmd) *serving {
 	t.Helper()
-	s := &serving{t: t, cmd: cmd, addr: map[string]string{}}
-	s.cmd.Stderr = &s.logs
-	stdout, err := s.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	s.lines = bufio.NewReader(stdout)
-	return s
+	return &serving{Process: proctest.Run(t, cmd), t: t, addr: map[string]string{}}
 }
 
 // awaitReady waits for the line that has the addresses of the server.
 func (s *serving) awaitReady() {
 	s.t.Helper()
-	ready, err := s.lines.ReadString('\n')
-	if err != nil || !strings.HasPrefix(ready, "ready ") {
-		_ = s.cmd.Wait()
-		s.t.Fatalf("not ready: %q, %v\n%s", ready, err, &s.logs)
+	ready := s.Line()
+	if !strings.HasPrefix(ready, "ready ") {
+		s.t.Fatalf("not ready: %q\n%s", ready, s.Logs())
 	}
 	for _, m := range regexp.MustCompile(`(\S+)=(\S+)`).FindAllStringSubmatch(ready, -1) {
 		s.addr[m[1]] = m[2]
 	}
-	go func() { _, _ = io.Copy(io.Discard, s.lines) }() // a full pipe would stop the server
 }
 
 // stop ends the server as a service manager does. Every row is then in its table.
 func (s *serving) stop() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := errors.Join(s.Signal(syscall.SIGTERM), s.Err()); err != nil {
 		s.t.Fatal(err)
-	}
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Fatalf("%v\n%s", err, &s.logs)
 	}
 }
 
 // hangUp asks the server to read its file again.
 func (s *serving) hangUp() {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := s.Signal(syscall.SIGHUP); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -132,9 +97,9 @@ func (s *serving) hangUp() {
 // waitLog waits for the nth line of the log with a text.
 func (s *serving) waitLog(text string, n int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); strings.Count(s.logs.String(), text) < n; runtime.Gosched() {
+	for deadline := time.Now().Add(60 * time.Second); strings.Count(s.Logs(), text) < n; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%q is not logged %d times:\n%s", text, n, &s.logs)
+			s.t.Fatalf("%q is not logged %d times:\n%s", text, n, s.Logs())
 		}
 	}
 }
@@ -229,9 +194,9 @@ sources:
 	}
 	s.stop()
 	if events, logs := rowsOf(t, db, "events"), rowsOf(t, db, "logs"); events != 3 || logs != 2 {
-		t.Errorf("%d events and %d logs, want 3 and 2\n%s", events, logs, &s.logs)
+		t.Errorf("%d events and %d logs, want 3 and 2\n%s", events, logs, s.Logs())
 	}
-	if text := s.logs.String(); strings.Contains(text, webSecret) || strings.Contains(text, otlpSecret) {
+	if text := s.Logs(); strings.Contains(text, webSecret) || strings.Contains(text, otlpSecret) {
 		t.Errorf("a secret is logged:\n%s", text)
 	}
 }
@@ -248,7 +213,7 @@ func TestServeAPI(t *testing.T) {
 	s.waitLog("nothing to reload", 1)
 	s.stop()
 	if n := rowsOf(t, db, `"in.c-web.events"`); n != 1 {
-		t.Errorf("%d rows, want 1\n%s", n, &s.logs)
+		t.Errorf("%d rows, want 1\n%s", n, s.Logs())
 	}
 }
 
@@ -426,7 +391,7 @@ sources:
 	if n := rowsOf(t, db, "first"); n != 1 {
 		t.Errorf("the new source has %d rows, want 1", n)
 	}
-	if strings.Contains(s.logs.String(), webSecret) {
+	if strings.Contains(s.Logs(), webSecret) {
 		t.Error("a secret is logged")
 	}
 }

@@ -137,7 +137,7 @@ sources:
 	}
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || strings.Join(got, " ") != "1:2:jsonb 2:1:jsonb" {
-		t.Errorf("rows %q, %v\n%s", got, err, &s.logs)
+		t.Errorf("rows %q, %v\n%s", got, err, s.Logs())
 	}
 }
 
@@ -228,7 +228,7 @@ sources:
 	}
 	for deadline := time.Now().Add(30 * time.Second); rowsOf(t, db, "events WHERE n = 2") != 1 || rowsOf(t, db, "events WHERE n = 1") != 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d rows\n%s", rowsOf(t, db, "events"), &s.logs)
+			t.Fatalf("%d rows\n%s", rowsOf(t, db, "events"), s.Logs())
 		}
 	}
 	s.stop()

@@ -199,8 +199,8 @@ func TestViewsOfServe(t *testing.T) {
 	}
 	s.stop()
 	views, err := os.ReadFile(filepath.Join(data, viewsFile))
-	if err != nil || !strings.Contains(s.logs.String(), "sqlite3 -init '"+filepath.Join(data, viewsFile)+"' '"+db+"'") {
-		t.Fatalf("%v\n%s", err, &s.logs)
+	if err != nil || !strings.Contains(s.Logs(), "sqlite3 -init '"+filepath.Join(data, viewsFile)+"' '"+db+"'") {
+		t.Fatalf("%v\n%s", err, s.Logs())
 	}
 	conn, err := sql.Open("sqlite", "file:"+db)
 	if err != nil {
@@ -237,7 +237,7 @@ func TestViewsThatCannotBeWritten(t *testing.T) {
 	write(t, file, "sources:\n  - {id: shop, type: otlp, secret: secret-of-the-source-shop, sinks: [{id: logs, table: logs, preset: otel_logs}]}\n")
 	s := start(t, nil, "serve", "-config", file, "-dir", data, "-target", "sqlite:"+filepath.Join(folder, "t.db"))
 	s.stop()
-	if logs := s.logs.String(); !strings.Contains(logs, "views of telemetry not written") {
+	if logs := s.Logs(); !strings.Contains(logs, "views of telemetry not written") {
 		t.Errorf("got the log\n%s\nwant a warning about %s", logs, viewsFile)
 	}
 }

@@ -36,7 +36,7 @@ func TestServersNameTheirVersion(t *testing.T) {
 		t.Errorf("asked %d times, want three servers or more in %v", asked, s.addr)
 	}
 	s.stop()
-	first, _, _ := strings.Cut(s.logs.String(), "\n")
+	first, _, _ := strings.Cut(s.Logs(), "\n")
 	if !strings.Contains(first, "version="+forebay.Version()) {
 		t.Errorf("the first line of the log does not name the version %s: %s", forebay.Version(), first)
 	}

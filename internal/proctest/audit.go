@@ -8,6 +8,7 @@ import (
 
 // Audit compares rows that were acknowledged with rows that are stored.
 type Audit struct {
+	// Acknowledged and Stored count different rows.
 	Acknowledged, Stored int
 	// Lost rows were acknowledged and are not stored. Doubled rows are stored more than once. Unknown rows were not acknowledged and are stored.
 	Lost, Doubled, Unknown int
