@@ -20,8 +20,8 @@ type recorder struct {
 	cleanup    []func()
 }
 
-func (r *recorder) Cleanup(do func()) { r.cleanup = append(r.cleanup, do) }
-func (r *recorder) Failed() bool      { return len(r.errs) > 0 }
+func (r *recorder) Cleanup(do func())          { r.cleanup = append(r.cleanup, do) }
+func (r *recorder) Failed() bool               { return len(r.errs) > 0 }
 func (r *recorder) Logf(f string, args ...any) { r.logs = append(r.logs, fmt.Sprintf(f, args...)) }
 
 func (r *recorder) Errorf(f string, args ...any) { r.errs = append(r.errs, fmt.Sprintf(f, args...)) }
