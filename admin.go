@@ -1,20 +1,12 @@
 package forebay
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"path/filepath"
-	"slices"
-	"strings"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // Ready returns nil when the engine can accept records, a [*buffer.FailedError] while the local level is reopened after a
@@ -38,13 +30,13 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 	}
 	defer func() { <-e.define }()
 	for _, sinkID := range sinkIDs {
-		id := bufferID(sourceID, sinkID)
-		if err := e.unknownSink(e.buf.Forget(ctx, id), sourceID, sinkID); err != nil {
+		id, h := bufferID(sourceID, sinkID), e.Sink(sourceID, sinkID)
+		if err := h.known(e.buf.Forget(ctx, id)); err != nil {
 			return err
 		}
 		e.counts.Delete(id)
 		e.slots.Delete(id)
-		e.tracing.forget(id)
+		e.spans.Forget(id)
 	}
 	if _, defined := e.Source(sourceID); !defined {
 		e.dropped.Delete(sourceID)
@@ -58,42 +50,45 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 // [buffer.Buffer.Checkpoint] for its contents. Open accepts the copy. It contains no staging and no tables, even if they
 // are folders of the data directory, so open it with the Staging and Target of the original.
 func (e *Engine) Checkpoint(ctx context.Context, dir string) error {
-	if err := localdisk.Named(dir); err != nil {
-		return fmt.Errorf("forebay: checkpoint: %w", err)
+	local, err := localOf("checkpoint", dir)
+	if err != nil {
+		return err
 	}
-	return e.buf.Checkpoint(ctx, filepath.Join(dir, localFolder))
+	return e.buf.Checkpoint(ctx, local)
 }
 
 // Snapshot writes a copy of the data directory into a new folder, for [Restore], and returns which batches of Options.Changelog are
 // in it. See [buffer.Buffer.Snapshot].
 func (e *Engine) Snapshot(ctx context.Context, dir string) (buffer.LogPosition, error) {
-	if err := localdisk.Named(dir); err != nil {
-		return buffer.LogPosition{}, fmt.Errorf("forebay: snapshot: %w", err)
+	local, err := localOf("snapshot", dir)
+	if err != nil {
+		return buffer.LogPosition{}, err
 	}
-	return e.buf.Snapshot(ctx, filepath.Join(dir, localFolder))
+	return e.buf.Snapshot(ctx, local)
 }
 
 // Restore rebuilds the data directory of another machine in dir from a folder of [Engine.Snapshot] or [Engine.Checkpoint], or none
 // (""), and the later batches of its Options.Changelog. See [buffer.Restore]. Open it with the Staging and Target of the original.
 func Restore(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
-	if err := localdisk.Named(dir); err != nil {
-		return fmt.Errorf("forebay: restore: %w", err)
-	}
-	if checkpoint != "" {
-		checkpoint = filepath.Join(checkpoint, localFolder)
-	}
-	return buffer.Restore(filepath.Join(dir, localFolder), checkpoint, batches, t)
+	return restore(buffer.Restore, dir, checkpoint, batches, t)
 }
 
 // RestoreIncomplete is [Restore] for a log that has lost the batches after the last one. See [buffer.RestoreIncomplete].
 func RestoreIncomplete(dir, checkpoint string, batches iter.Seq2[buffer.LogBatch, error], t buffer.Tuning) error {
-	if err := localdisk.Named(dir); err != nil {
-		return fmt.Errorf("forebay: restore: %w", err)
+	return restore(buffer.RestoreIncomplete, dir, checkpoint, batches, t)
+}
+
+type batches = iter.Seq2[buffer.LogBatch, error]
+
+func restore(by func(dir, checkpoint string, _ batches, _ buffer.Tuning) error, dir, checkpoint string, list batches, t buffer.Tuning) error {
+	local, err := localOf("restore", dir)
+	if err != nil {
+		return err
 	}
 	if checkpoint != "" {
 		checkpoint = filepath.Join(checkpoint, localFolder)
 	}
-	return buffer.RestoreIncomplete(filepath.Join(dir, localFolder), checkpoint, batches, t)
+	return by(local, checkpoint, list, t)
 }
 
 // Inspect opens a checkpoint, or the data directory of a closed engine, read-only. See [buffer.Inspect]. Sinks are named
@@ -103,69 +98,4 @@ func Inspect(dir string, opts buffer.InspectOptions) (*buffer.Inspection, error)
 		opts.TargetOf = Options{}.targetOf // an archive is not counted
 	}
 	return buffer.Inspect(filepath.Join(dir, localFolder), opts)
-}
-
-func (e *Engine) unknownSink(err error, sourceID, sinkID string) error {
-	if errors.Is(err, buffer.ErrUnknownSink) {
-		return unknownSink(sourceID, sinkID)
-	}
-	return err
-}
-
-// sinkAttributes are the parts of the name of a sink in the buffer.
-func sinkAttributes(id string) []attribute.KeyValue {
-	source, sink, _ := strings.Cut(id, "/")
-	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
-}
-
-// observe registers the metrics that only the engine knows. The buffer has the others.
-func (e *Engine) observe() (metric.Registration, error) {
-	if e.opts.Meter == nil {
-		return nil, nil
-	}
-	rejected, err := e.opts.Meter.Int64ObservableCounter("forebay.records.rejected", metric.WithUnit("{record}"),
-		metric.WithDescription("Records that a sink did not store, by reason."))
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	refused, err := e.opts.Meter.Int64ObservableGauge("forebay.sinks.refused", metric.WithUnit("{sink}"),
-		metric.WithDescription("1 while a sink keeps its previous columns because its table cannot be changed to fit the definition."))
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	return e.opts.Meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		sinks, allRefused, allRejected := 0, int64(0), map[string]int64{}
-		for src := range e.sources.all() {
-			sinks += len(src.sinks)
-		}
-		single := sinks <= cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
-		for src := range e.sources.all() {
-			for _, s := range src.sinks {
-				at := sinkAttributes(s.handle.ID())
-				n := int64(0)
-				if s.refused {
-					n = 1
-				}
-				allRefused += n
-				if single {
-					to.ObserveInt64(refused, n, metric.WithAttributes(at...))
-				}
-				for reason, n := range s.count.byName() {
-					allRejected[reason] += n
-					if single {
-						with := append(slices.Clip(at), attribute.String("reason", reason))
-						to.ObserveInt64(rejected, n, metric.WithAttributes(with...))
-					}
-				}
-			}
-		}
-		if single {
-			return nil
-		}
-		to.ObserveInt64(refused, allRefused)
-		for reason, n := range allRejected {
-			to.ObserveInt64(rejected, n, metric.WithAttributes(attribute.String("reason", reason)))
-		}
-		return nil
-	}, rejected, refused)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ids"
 	"github.com/forebay/forebay/internal/kept"
-	"github.com/forebay/forebay/internal/missing"
+	"github.com/forebay/forebay/internal/rejections"
 	"github.com/forebay/forebay/shadow"
 )
 
@@ -58,25 +58,6 @@ type ArchiveSettings struct {
 	Settings Settings
 }
 
-// ArchiveSink is the id of the archive among the sinks of a source.
-const ArchiveSink = kept.ArchiveSink
-
-// ArchiveID names the archive of the source. It is the ID, followed by a dot and the Generation if there is one.
-func (s Source) ArchiveID() string { return kept.ArchiveID(s.ID, s.Generation) }
-
-var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
-
-// targetOf returns the target of a sink that is not Options.Target.
-func (o Options) targetOf(sinkID string) driver.Target {
-	switch {
-	case !strings.HasSuffix(sinkID, "/"+ArchiveSink):
-		return nil
-	case o.Archive == nil:
-		return missing.Target{Reason: errNoArchive} // rows of an earlier process wait for it
-	}
-	return o.Archive
-}
-
 // linkArchive defines the archive of a source in the buffer. The caller has e.define.
 func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 	id, settings := bufferID(def.ID, ArchiveSink), def.Archive.Settings.over(def.Settings).effective()
@@ -88,7 +69,7 @@ func (e *Engine) linkArchive(ctx context.Context, def Source) (*sink, error) {
 		return nil, fmt.Errorf("define the archive of source %q: %w", def.ID, err)
 	}
 	return &sink{
-		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections](&e.counts, id),
+		id: ArchiveSink, handle: handle, sync: settings.sync, count: load[rejections.Counter](&e.counts, id),
 		shadow: load[shadow.Slot](&e.slots, id), archive: true,
 	}, nil
 }

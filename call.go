@@ -3,15 +3,16 @@ package forebay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
+	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callrows"
+	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/maproom"
+	"github.com/forebay/forebay/internal/receipt"
 	"github.com/forebay/forebay/internal/tracecontext"
 	"github.com/forebay/forebay/mapping"
 )
@@ -28,43 +29,33 @@ import (
 //   - an attempt has a key. Rows that earlier attempts have stored are left out, and each portion carries receipts.
 //   - patient waits for room. Otherwise it is refused at a bound.
 //
-// Before it maps a record, a call reserves memory in the room that all calls share. See mapRoom.
+// Before it maps a record, a call reserves memory in the room that all calls share. See [maproom.Room].
 //
 // Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
 type call struct {
 	src             *source
 	buf             *buffer.Buffer
-	room            *mapRoom
-	reserve         mapReserve
-	attempt         *attempt // nil for a call without a key
-	span            *callSpan
+	room            *maproom.Room
+	reserve         maproom.Reserve
+	attempt         *receipt.Attempt // nil for a call without a key
+	span            *callspans.Call
 	atomic, patient bool
-	limit, portion  int // most bytes of the next portion, and of the later portions
+	limit, later    int // most bytes of the next portion, and of the later portions
 	maxRow          int
 	signal          Signal
 	header          http.Header // of records without headers, see inherit
 	now             time.Time
 
-	body    int               // bytes of the body of the current record
-	records int               // how many were added before the current one
-	full    []error           // by sink, why it takes nothing now
-	data    [][]byte          // by sink, rows that the buffer does not have yet
-	n       []int             // by sink, number of rows in data
-	rejects [][]buffer.Reject // by sink, records for its quarantine, as data
-	aside   []int             // by sink, bytes of rejects
-	marks   []mark            // by sink, where the row of the current record begins
-	size    int               // bytes of all rows in data, and of all rejects
-	spare   [][]byte          // large and empty, for the rows of any sink
-	memory  int               // capacity of data and spare
-	rows    []buffer.Rows
-	raw     kept.Encoder // of the archive
+	body    int           // bytes of the body of the current record
+	records int           // how many were added before the current one
+	full    []error       // by sink, why it takes nothing now
+	rows    callrows.Rows // that the buffer does not have yet. The marks are where the rows of the current record begin
+	list    []buffer.Rows // the memory of a portion
+	raw     kept.Encoder  // of the archive
 
 	portions []portion
 	err      error // the error of the first portion that failed
 }
-
-// mark is a place in the rows of a sink.
-type mark struct{ bytes, rows, rejects int }
 
 // portion is what one Append took, the outcomes up to a place, counted over records and then sinks.
 type portion struct {
@@ -98,24 +89,47 @@ const (
 	smallCall = 64 << 10
 	// largeCall is the most memory of an idle call. It serves large calls.
 	largeCall = 4 * portionBytes
-	// largeRow is the size from which the memory of rows serves the next sink once they are in the buffer.
-	largeRow = 16 << 10
 )
 
+// Idle calls. A large call would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
+var smallCalls, largeCalls sync.Pool
+
+// idleCall returns an idle call.
+func idleCall(large bool) *call {
+	if large {
+		if c, ok := largeCalls.Get().(*call); ok {
+			return c
+		}
+	}
+	if c, ok := smallCalls.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// keepIdle takes a call back.
+func keepIdle(c *call) {
+	switch {
+	case c.rows.Memory() <= smallCall:
+		smallCalls.Put(c)
+	case c.rows.Memory() <= largeCall:
+		largeCalls.Put(c)
+	}
+}
+
 // begin starts a call. large says that it may map many rows or large ones. The caller releases it.
-func (in Intake) begin(src *source, attempt *attempt, atomic, large bool) *call {
+func (in Intake) begin(src *source, attempt *receipt.Attempt, atomic, large bool) *call {
 	e, c := in.engine, idleCall(large)
 	c.room = e.room
 	c.src, c.buf, c.attempt, c.span, c.atomic, c.patient = src, e.buf, attempt, in.span, atomic, in.patient
 	c.signal = ""
-	c.limit, c.portion, c.maxRow, c.now = e.portion, e.portion, e.opts.MaxRowBytes, time.Now()
+	c.limit, c.later, c.maxRow, c.now = e.portion, e.portion, e.opts.MaxRowBytes, time.Now()
 	if atomic {
 		c.limit = e.batch
 	}
-	for len(c.data) < len(src.sinks) {
-		c.data, c.n = append(c.data, nil), append(c.n, 0)
-		c.marks, c.full = append(c.marks, mark{}), append(c.full, nil)
-		c.rejects, c.aside = append(c.rejects, nil), append(c.aside, 0)
+	c.rows.Fit(len(src.sinks))
+	for len(c.full) < len(src.sinks) {
+		c.full = append(c.full, nil)
 	}
 	for k, s := range src.sinks {
 		c.full[k] = c.checkCapacity(s)
@@ -129,11 +143,7 @@ func (c *call) inherit(ctx context.Context) {
 	if !c.src.redactor.NamesTrace() {
 		return
 	}
-	caller := trace.SpanContextFromContext(ctx)
-	if c.span != nil {
-		caller = c.span.caller
-	}
-	if caller.IsValid() {
+	if caller := c.span.Caller(ctx); caller.IsValid() {
 		c.header = tracecontext.Header(caller)
 	}
 }
@@ -149,7 +159,7 @@ func (c *call) checkCapacity(s *sink) error {
 // noCapacity is the error of a sink that can take nothing and, as far as receipts tell, needs something.
 func (c *call) noCapacity() error {
 	for k, full := range c.full[:len(c.src.sinks)] {
-		if full != nil && !c.attempt.knows(k) {
+		if full != nil && !c.attempt.Knows(k) {
 			return full
 		}
 	}
@@ -158,13 +168,12 @@ func (c *call) noCapacity() error {
 
 // release gives the memory back, unless it is so much that it should not stay.
 func (c *call) release() {
-	c.room.release(&c.reserve)
-	for k := range c.data {
-		c.data[k], c.n[k], c.full[k], c.rejects[k], c.aside[k] = c.data[k][:0], 0, nil, nil, 0
-	}
+	c.room.Release(&c.reserve)
+	c.rows.Reset()
+	clear(c.full)
 	// Old rows and tickets stay after the ends of their lists because clearing them for each record costs more than they hold.
 	c.span, c.header = nil, nil
-	c.src, c.attempt, c.err, c.records, c.size, c.portions = nil, nil, nil, 0, 0, c.portions[:0]
+	c.src, c.attempt, c.err, c.records, c.portions = nil, nil, nil, 0, c.portions[:0]
 	c.room = nil
 	keepIdle(c)
 }
@@ -172,22 +181,13 @@ func (c *call) release() {
 // reserveFor reserves the memory that the call may use while it maps the current record. The parsed body takes about twice as much as the body,
 // and a row is seldom larger than the body.
 func (c *call) reserveFor(ctx context.Context) error {
-	need := int64(max(c.memory, c.size+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
-	if need < c.reserve.held {
+	need := int64(max(c.rows.Memory(), c.rows.Size()+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
+	if need < c.reserve.Held() {
 		return nil
 	}
-	c.span.waits()
-	defer c.span.waitsNoMore()
-	return c.room.grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
-}
-
-// rowsOf returns the memory for the next row of sink k.
-func (c *call) rowsOf(k int, rec *mapping.Record) []byte {
-	if last := len(c.spare) - 1; last >= 0 && len(c.data[k]) == 0 && cap(c.data[k]) < len(rec.Body) {
-		c.memory -= cap(c.data[k])
-		c.data[k], c.spare = c.spare[last][:0], c.spare[:last]
-	}
-	return c.data[k]
+	c.span.Waits()
+	defer c.span.WaitsNoMore()
+	return c.room.Grow(ctx, &c.reserve, need+1, c.patient || c.isRest())
 }
 
 // add maps a record for every sink and hands full portions to the buffer. A record that every sink takes has the outcomes
@@ -201,7 +201,7 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 	if unset {
 		rec.Received = c.now
 	}
-	c.mark(len(c.src.sinks))
+	c.rows.Mark(len(c.src.sinks))
 	c.body = len(rec.Body)
 	crowded := c.reserveFor(ctx)
 	out := c.src.allStored
@@ -214,16 +214,16 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 			err = c.err
 		}
 		switch {
-		case c.attempt.has(k, c.records):
+		case c.attempt.Has(k, c.records):
 			out = c.src.own(out)
-			if out[k].Replayed = true; c.attempt.hasAside(k, c.records) {
+			if out[k].Replayed = true; c.attempt.HasAside(k, c.records) {
 				out[k].Status = Quarantined
 			}
 			continue
 		case err == nil:
 			status, err = c.mapRow(ctx, k, rec)
 		case !c.atomic:
-			s.count.failed.Add(1)
+			s.count.Fail(1)
 		}
 		if err != nil {
 			out = c.src.own(out)
@@ -244,22 +244,20 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 // mapRow appends the row of a record for sink k. Its error is a rejection, which is counted. The status says what becomes of the record.
 func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
-	data, limit, err := c.rowsOf(k, rec), c.maxRow, error(nil)
+	data, limit, err := c.rows.Next(k, len(rec.Body)), c.maxRow, error(nil)
 	if s.archive {
 		data, err = c.raw.AppendRow(data, rec, string(c.signal), c.src.redactor)
 		limit *= kept.RowGrowth
 	} else {
 		data, err = s.mapper.AppendRow(data, rec)
 	}
-	size := len(data) - len(c.data[k])
-	c.memory += cap(data) - cap(c.data[k])
-	c.data[k] = data[:len(c.data[k])]
+	size := c.rows.Mapped(k, data)
 	if err == nil && size > limit {
 		err = &RowTooLargeError{Size: size, Limit: limit}
 	}
 	s.shadow.Offer(rec)
 	if err != nil {
-		s.count.rejected(err)
+		s.count.Reject(err)
 		if s.reject != nil {
 			s.reject(err)
 		}
@@ -268,10 +266,8 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 		}
 		return c.setAside(ctx, k, rec, err)
 	}
-	c.data[k] = data
-	c.n[k]++
-	c.size += size
-	c.attempt.take(k, c.records)
+	c.rows.Keep(k, size)
+	c.attempt.Take(k, c.records)
 	c.bound(ctx, k)
 	return 0, nil
 }
@@ -283,18 +279,16 @@ func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause e
 	if err != nil {
 		return Rejected, cause
 	}
-	size := len(reject.Info) + len(reject.Data)
-	switch err := s.handle.QuarantineFull(size, len(c.rejects[k]), c.aside[k]); {
+	records, bytes := c.rows.Rejects(k)
+	switch err := s.handle.QuarantineFull(len(reject.Info)+len(reject.Data), records, bytes); {
 	case err == nil:
 	case isOverload(err):
 		return Failed, err
 	default: // it is too large, or the sink no longer has a quarantine
 		return Rejected, cause
 	}
-	c.rejects[k] = append(c.rejects[k], reject)
-	c.aside[k] += size
-	c.size += size
-	c.attempt.takeAside(k, c.records)
+	c.rows.Reject(k, reject)
+	c.attempt.TakeAside(k, c.records)
 	c.bound(ctx, k)
 	return Quarantined, cause
 }
@@ -306,37 +300,31 @@ func isOverload(err error) bool {
 
 // bound hands over a full portion after something of the current record was taken for sink k.
 func (c *call) bound(ctx context.Context, k int) {
-	if c.size <= c.limit {
+	if c.rows.Size() <= c.limit {
 		return
 	}
 	rest, begin := c.isRest(), c.records*len(c.src.sinks)
-	c.handOver(ctx, begin)        // the records before this one
-	if rest || c.size > c.limit { // of this record, the rows of the sinks before
-		c.mark(k)
+	c.handOver(ctx, begin)               // the records before this one
+	if rest || c.rows.Size() > c.limit { // of this record, the rows of the sinks before
+		c.rows.Mark(k)
 		c.handOver(ctx, begin+k)
 	}
 	if !rest {
 		return
 	}
 	// The batch may wait for room and then for memory. It has no rows in memory while it waits for memory, which other calls have reserved.
-	c.mark(k + 1)
+	c.rows.Mark(k + 1)
 	c.handOver(ctx, begin+k+1)
-	c.dropSpare()
+	c.rows.DropSpare()
+	clear(c.list[:cap(c.list)]) // old rows are there
 	if err := c.reserveFor(ctx); err != nil && c.err == nil {
 		c.err = err
 	}
 }
 
-// mark moves the marks of the first sinks past all their rows.
-func (c *call) mark(sinks int) {
-	for k := range sinks {
-		c.marks[k] = mark{len(c.data[k]), c.n[k], len(c.rejects[k])}
-	}
-}
-
 // finish hands over the remaining rows.
 func (c *call) finish(ctx context.Context) {
-	c.mark(len(c.src.sinks))
+	c.rows.Mark(len(c.src.sinks))
 	c.handOver(ctx, c.records*len(c.src.sinks))
 }
 
@@ -344,42 +332,41 @@ func (c *call) finish(ctx context.Context) {
 // stand for is end. The rows after the marks stay.
 func (c *call) handOver(ctx context.Context, end int) {
 	sinks := c.src.sinks
-	rows := c.rows[:0]
+	rows := c.list[:0]
 	aside := false
 	for k, s := range sinks {
-		if m := c.marks[k]; m.rows > 0 || m.rejects > 0 {
-			rows = append(rows, buffer.Rows{Sink: s.handle, Data: c.data[k][:m.bytes], Count: m.rows, Rejects: c.rejects[k][:m.rejects]})
-			aside = aside || m.rejects > 0
-			if c.attempt != nil {
-				c.attempt.addReceipt(&rows[len(rows)-1], k, (end+len(sinks)-1)/len(sinks))
-			}
+		if of, ok := c.rows.Marked(k); ok {
+			of.Sink = s.handle
+			rows = append(rows, of)
+			aside = aside || len(of.Rejects) > 0
+			c.attempt.AddTo(&rows[len(rows)-1], k, (end+len(sinks)-1)/len(sinks))
 		}
 	}
 	if len(rows) == 0 || c.atomic && c.err != nil {
 		return
 	}
 	p := portion{end: end, aside: aside}
-	c.span.waits()
-	switch parked := int64(c.memory); {
+	c.span.Waits()
+	switch parked := int64(c.rows.Memory()); {
 	case c.patient:
-		c.room.release(&c.reserve) // else calls that are not patient would wait for this one
+		c.room.Release(&c.reserve) // else calls that are not patient would wait for this one
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
-	case c.isRest() && c.room.park(parked):
-		c.room.release(&c.reserve)
+	case c.isRest() && c.room.Park(parked):
+		c.room.Release(&c.reserve)
 		p.ticket, p.err = c.buf.AppendWhenRoom(ctx, c.now, rows...)
-		c.room.parked.Add(-parked)
+		c.room.Unpark(parked)
 	default:
 		if p.ticket, p.err = c.buf.Append(ctx, c.now, rows...); p.err != nil {
-			c.room.noteRefused(p.err)
+			c.room.NoteRefused(p.err)
 		}
 	}
-	c.span.waitsNoMore()
+	c.span.WaitsNoMore()
 	if c.span != nil && p.err == nil {
 		for i := range rows {
-			c.span.took(rows[i].Sink.ID(), c.now)
+			c.span.Took(rows[i].Sink.ID(), c.now)
 		}
 	}
-	c.limit = c.portion
+	c.limit = c.later
 	if c.err == nil {
 		c.err = p.err
 	}
@@ -387,55 +374,14 @@ func (c *call) handOver(ctx context.Context, end int) {
 	if aside {
 		clear(rows) // the bodies of rejected records would stay for long
 	}
-	c.rows = rows[:0]
+	c.list = rows[:0]
 	for k := range sinks {
-		m := c.marks[k]
-		stay := copy(c.data[k], c.data[k][m.bytes:])
-		c.data[k] = c.data[k][:stay]
-		if stay == 0 && cap(c.data[k]) >= largeRow {
-			c.spare, c.data[k] = append(c.spare, c.data[k]), nil
-		}
-		c.n[k] -= m.rows
-		c.size -= m.bytes
-		for _, r := range c.rejects[k][:m.rejects] {
-			size := len(r.Info) + len(r.Data)
-			c.aside[k] -= size
-			c.size -= size
-		}
-		c.rejects[k] = c.rejects[k][m.rejects:]
-		c.marks[k] = mark{}
+		c.rows.Drop(k)
 	}
-}
-
-// dropSpare gives up the large memory that no row uses.
-func (c *call) dropSpare() {
-	for i, data := range c.spare {
-		c.memory -= cap(data)
-		c.spare[i] = nil
-	}
-	c.spare = c.spare[:0]
-	clear(c.rows[:cap(c.rows)]) // old rows are there
 }
 
 // isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.
 func (c *call) isRest() bool { return c.atomic && len(c.portions) > 0 }
-
-// open returns the source that a call is for, if it accepts records now.
-func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
-	if e.closed.Load() {
-		return nil, ErrClosed
-	}
-	src := e.sources.get(sourceID)
-	switch {
-	case src == nil:
-		return nil, unknownSource(sourceID)
-	case src.def.Disabled:
-		return nil, fmt.Errorf("%w: %q: define it without Disabled to accept its records", ErrDisabledSource, sourceID)
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	}
-	return src, nil
-}
 
 // await returns when the portions are on disk, and notes in the results which of them failed. Its error is about the
 // whole call. Nothing was stored then.
@@ -470,34 +416,6 @@ func (src *source) fail(results []Result, begin, end int, err error) {
 		}
 		results[i].Sinks = src.own(results[i].Sinks)
 		results[i].Sinks[k].Status, results[i].Sinks[k].Err = status, err
-		src.sinks[k].count.failed.Add(1)
+		src.sinks[k].count.Fail(1)
 	}
-}
-
-// own returns outcomes that may be changed, a copy of the shared ones.
-func (src *source) own(out []SinkResult) []SinkResult {
-	if &out[0] == &src.allStored[0] {
-		return slices.Clone(out)
-	}
-	return out
-}
-
-// countFailed counts records that were not stored at any sink.
-func (src *source) countFailed(records int) {
-	for _, s := range src.sinks {
-		s.count.failed.Add(int64(records))
-	}
-}
-
-// rejected counts a rejection by its reason, as kept.ReasonOf does.
-func (r *rejections) rejected(err error) {
-	if _, ok := errors.AsType[*RowTooLargeError](err); ok {
-		r.tooLarge.Add(1)
-		return
-	}
-	reason := mapping.Reason(0)
-	if m, ok := errors.AsType[*mapping.Error](err); ok && int(m.Reason) < len(r.byReason) {
-		reason = m.Reason
-	}
-	r.byReason[reason].Add(1)
 }

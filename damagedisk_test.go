@@ -25,7 +25,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
@@ -137,7 +137,7 @@ func rottenFolders(t *testing.T) (folders map[string]string, rows map[string]int
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := killtest.Start(t, "TestRandomDamageOnDisk", folders["killed"])
+	p := proctest.Start(t, "TestRandomDamageOnDisk", folders["killed"])
 	p.Lines(rottenRows+20, 10*time.Millisecond, func(line string) {
 		if id, err := strconv.Atoi(line); err == nil {
 			rows["killed"] = id + 1
@@ -151,7 +151,7 @@ func rottenFolders(t *testing.T) (folders map[string]string, rows map[string]int
 // of its import. A row in an intact object in staging is in its table. FOREBAY_CASES=all damages 1,000 directories, and the log has the figures by
 // the kind of the damaged file.
 func TestRandomDamageOnDisk(t *testing.T) {
-	if dir, ok := killtest.Child(); ok {
+	if dir, ok := proctest.Child(); ok {
 		e, err := fillRotten(t.Context(), dir, func(id int) { fmt.Println(id) })
 		if err == nil {
 			err = ingestRotten(t.Context(), e, rottenRows, 1<<30, func(id int) { fmt.Println(id) })

@@ -1,21 +1,69 @@
 package forebay
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/kept"
-	"github.com/forebay/forebay/internal/tablecall"
+	"github.com/forebay/forebay/internal/mappers"
+	"github.com/forebay/forebay/internal/rejections"
+	"github.com/forebay/forebay/internal/secrets"
+	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/shadow"
 )
+
+// Definition is a [Source] that was checked and compiled. It is immutable and safe for concurrent use.
+type Definition struct {
+	engine *Engine // nil means none
+	source Source
+	sinks  []compiledSink // all, in the order of the source
+}
+
+// Source returns the source with its defaults filled in. The caller must not modify its slices.
+func (d *Definition) Source() Source { return d.source }
+
+// Mapper returns the mapper of a sink, even if it is disabled, or nil when the source has no such sink.
+func (d *Definition) Mapper(sinkID string) *mapping.Mapper {
+	for i := range d.sinks {
+		if d.sinks[i].ID == sinkID {
+			return d.sinks[i].mapper
+		}
+	}
+	return nil
+}
+
+// Compile checks a source and compiles its mappings as an engine with these options does, without an engine. It does not
+// require an Options.Archive for a source with an Archive. The error is a [*DefinitionError] with all problems, also problems of
+// templates and paths.
+func Compile(def Source, opts Options) (*Definition, error) {
+	return compile(nil, def, opts, mappers.New(func(target string) mapping.Options { return opts.mapping(target) }))
+}
+
+// Compile checks a source and compiles its mappings with the options of the engine, as [Engine.Define] does, and changes
+// nothing. Every caller that shows or checks what a sink would store uses it, so the result matches the engine's
+// behaviour. Mappings that were compiled recently for the same sink are reused. The error is a [*DefinitionError] with
+// all problems.
+func (e *Engine) Compile(def Source) (*Definition, error) { return compile(e, def, e.opts, e.mappers) }
+
+func compile(e *Engine, def Source, opts Options, cache *mappers.Cache) (*Definition, error) {
+	sinks, err := compileSource(def, opts, cache)
+	if err == nil && e != nil && def.Archive != nil && opts.Archive == nil {
+		err = &DefinitionError{Source: def.ID, Problems: []error{errors.New("the source keeps raw records in an archive, and this engine has no archive: open the engine with one, or leave the archive of the source out")}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	def.Type = cmp.Or(def.Type, HTTP)
+	def.Sinks = slices.Clone(def.Sinks)
+	return &Definition{engine: e, source: def, sinks: sinks}, nil
+}
 
 // Define creates a source or replaces its definition, with all its sinks. It takes effect at once and without a gap.
 // A record is mapped by the old or by the new definition, and its row goes to the table it was mapped for. Where the
@@ -91,12 +139,12 @@ func (d *Definition) Apply(ctx context.Context, opts ApplyOptions) ([]TableProbl
 	if err := e.admits(id); err != nil {
 		return nil, err
 	}
-	old := e.sources.get(id)
+	old := e.sources.Get(id)
 	next, err := e.link(ctx, d, kept)
 	if err != nil {
 		return nil, err
 	}
-	e.sources.put(id, next)
+	e.sources.Put(id, next)
 	endShadows(old, next)
 	return problems, e.endSinks(ctx, old, next)
 }
@@ -106,7 +154,7 @@ func (e *Engine) admits(sourceID string) error {
 	if e.closed.Load() {
 		return ErrClosed
 	}
-	if e.sources.get(sourceID) == nil && e.sources.len() >= e.opts.MaxSources {
+	if e.sources.Get(sourceID) == nil && e.sources.Len() >= e.opts.MaxSources {
 		return fmt.Errorf("define source %q: %w: Options.MaxSources is %d: remove a source, or raise it", sourceID, ErrTooManySources, e.opts.MaxSources)
 	}
 	return nil
@@ -116,7 +164,7 @@ func (e *Engine) admits(sourceID string) error {
 // source. The caller has e.define.
 func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSink) (*source, error) {
 	def := d.source
-	next := &source{def: def, compiled: d, secrets: newSecrets(def), redactor: d.redactor(), dropped: load[atomic.Int64](&e.dropped, def.ID)}
+	next := &source{def: def, compiled: d, secrets: secrets.New(def.Secret, def.OldSecret, def.OldSecretUntil), redactor: d.redactor(), dropped: load[atomic.Int64](&e.dropped, def.ID)}
 	for i := range d.sinks {
 		c := &d.sinks[i]
 		if c.Disabled {
@@ -128,16 +176,16 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		cfg := bufferConfig(def.ID, c)
 		cfg.Refused = refused
-		renames := e.renames(id, c.Table)
+		before, _, _ := e.tables.Last(id, cfg.Table)
 		handle, err := e.buf.Define(ctx, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("define sink %q: %w", id, err)
 		}
-		if len(renames) > 0 {
+		if renames := tables.Renames(before, c.Table.Columns); len(renames) > 0 {
 			e.log.Info("renamed column added as a new one", "sink", id, "table", c.Table.ID, "columns", renames, "next", "copy its values in the table if you need them")
 		}
 		next.add(&sink{
-			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
+			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections.Counter](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
 			refused: refused != "", keeps: c.OnReject == Quarantine, name: c.name(),
 			columns: c.Table.Columns, target: c.Table.Target, shadow: load[shadow.Slot](&e.slots, id),
 		})
@@ -162,70 +210,20 @@ func (d *Definition) redactor() *kept.Redactor {
 	return kept.NewRedactor([]string{d.source.Secret, d.source.OldSecret}, d.source.KeepHeaders, mappers...)
 }
 
-// add adds an enabled sink.
-func (src *source) add(s *sink) {
-	status := Stored
-	if s.sync == SyncUnsafe {
-		status = Queued
-	}
-	src.sinks = append(src.sinks, s)
-	src.allStored = append(src.allStored, SinkResult{Sink: s.id, Status: status})
-	src.wait = src.wait || status == Stored
-}
-
-// renames describes the columns of a table with Extend that differ from accepted ones in their name alone. Nothing else follows from
-// it. Values are never moved from one column to another.
-func (e *Engine) renames(id string, t Table) (renames []string) {
-	var before mapping.Columns
-	if table, _ := e.buf.TableOf(id); table.ID != t.ID || table.Target != t.Target || !t.Extend || json.Unmarshal(e.buf.Mapping(id), &before) != nil {
-		return nil
-	}
-	has := func(columns mapping.Columns, name string) bool {
-		return slices.ContainsFunc(columns, func(c mapping.Column) bool { return strings.EqualFold(c.Name, name) })
-	}
-	unnamed := func(c mapping.Column) string {
-		c.Name = ""
-		text, _ := json.Marshal(c) // columns that were compiled have a JSON form
-		return string(text)
-	}
-	for _, c := range t.Columns {
-		for _, old := range before {
-			if !has(before, c.Name) && !has(t.Columns, old.Name) && unnamed(c) == unnamed(old) {
-				renames = append(renames, old.Name+" → "+c.Name)
-			}
-		}
-	}
-	return renames
-}
-
 func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 	cfg := buffer.SinkConfig{
 		ID:       bufferID(sourceID, c.ID),
 		Table:    c.Table.of(c.mapper),
-		Mapping:  mappingText(c.Table),
 		Encoding: c.settings.encoding,
 		Upload:   c.settings.upload,
 		Import:   c.settings.imports,
 		AckLocal: c.AckLocal,
 	}
-	cfg.Label = c.name().Label()
+	cfg.Mapping, cfg.Label = tables.Mapping(cfg.Table, c.Table.Columns), c.name().Label()
 	if c.OnReject == Quarantine {
 		cfg.Quarantine = &c.Quarantine
 	}
 	return cfg
-}
-
-// mappingText is the form in which the buffer keeps the columns of a table with Extend, so that they stay in use after a
-// restart whose definition is refused.
-func mappingText(t Table) []byte {
-	if !t.Extend {
-		return nil
-	}
-	text, err := json.Marshal(t.Columns)
-	if err != nil {
-		return nil // columns that were compiled have a JSON form
-	}
-	return text
 }
 
 // keptSink is a sink that continues with the columns that were accepted last.
@@ -235,22 +233,43 @@ type keptSink struct {
 }
 
 // lastAccepted returns a sink with the columns that were accepted last, or false if there are none for this table.
-func (e *Engine) lastAccepted(sourceID string, c compiledSink) (compiledSink, bool) {
-	id := bufferID(sourceID, c.ID)
-	table, known := e.buf.TableOf(id)
-	if !known || !c.Table.Extend || !table.Extend || table.ID != c.Table.ID || table.Target != c.Table.Target {
+func (e *Engine) lastAccepted(id string, c compiledSink) (compiledSink, bool) {
+	columns, made, ok := e.tables.Last(id, c.Table.of(c.mapper))
+	if !ok {
 		return c, false
 	}
-	var columns mapping.Columns
-	if err := json.Unmarshal(e.buf.Mapping(id), &columns); err != nil {
-		return c, false
-	}
-	mapper, err := e.mappers.Get(id, table.Target, columns)
-	if err != nil || !slices.Equal(mapper.Columns(), table.Columns) {
+	mapper, err := e.mappers.Get(id, c.Table.Target, columns)
+	if err != nil || !slices.Equal(mapper.Columns(), made) {
 		return c, false
 	}
 	c.mapper, c.Table.Columns = mapper, columns
 	return c, true
+}
+
+// ensureTables creates or compares the tables of new and changed sinks. It returns the problems that do not refuse the definition, and the sinks that
+// continue with the columns accepted last.
+func (e *Engine) ensureTables(ctx context.Context, d *Definition, opts ApplyOptions) ([]TableProblem, map[string]keptSink, error) {
+	var sinks []tables.Sink
+	last := map[string]compiledSink{}
+	for i := range d.sinks {
+		c := &d.sinks[i]
+		if c.Disabled {
+			continue
+		}
+		cfg := bufferConfig(d.source.ID, c)
+		sinks = append(sinks, tables.Sink{ID: c.ID, Config: cfg, Keeps: func() (ok bool) {
+			last[c.ID], ok = e.lastAccepted(cfg.ID, *c)
+			return ok
+		}})
+	}
+	problems, err := e.tables.Ensure(ctx, d.source.ID, sinks, tables.Options{Refuse: opts.Refuse, Creation: opts.Creation})
+	kept := map[string]keptSink{}
+	for _, p := range problems {
+		if p.Kept {
+			kept[p.Sink] = keptSink{last[p.Sink], p.Err}
+		}
+	}
+	return problems, kept, err
 }
 
 // Problems returns the problems that the engine knows without asking the target. They are changes that a table with Extend cannot
@@ -265,19 +284,11 @@ func (d *Definition) Problems() []TableProblem {
 		if !c.Table.Extend {
 			continue
 		}
-		if err := d.engine.accepts(bufferConfig(d.source.ID, c)); err != nil {
+		if err := d.engine.tables.Accepts(bufferConfig(d.source.ID, c)); err != nil {
 			problems = append(problems, TableProblem{Source: d.source.ID, Sink: c.ID, Table: c.Table.ID, Err: err})
 		}
 	}
 	return problems
-}
-
-// accepts is [Definition.Problems] for a sink with Table.Extend.
-func (e *Engine) accepts(cfg buffer.SinkConfig) error {
-	if _, ok := e.opts.TargetNamed(cfg.Table.Target).(driver.Extender); !ok {
-		return driver.Permanent(fmt.Errorf("table %q: the target cannot add columns to its tables: define the sink without Extend", cfg.Table.ID))
-	}
-	return e.buf.Accepts(cfg)
 }
 
 // Uncreate removes tables that [Definition.Apply] has created with this mark and whose definition was not kept. Of the tables only ID and Target count. A table
@@ -285,28 +296,18 @@ func (e *Engine) accepts(cfg buffer.SinkConfig) error {
 // that the target could not check. It may be repeated. The caller makes sure that no definition begins to use the tables meanwhile and that no rows
 // wait for them.
 func (e *Engine) Uncreate(ctx context.Context, creation string, tables ...Table) error {
-	tables = slices.DeleteFunc(slices.Clone(tables), func(t Table) bool {
-		_, ok := e.opts.TargetNamed(t.Target).(driver.Uncreator)
-		return !ok
-	})
-	for src := range e.sources.all() {
-		for _, s := range src.def.Sinks {
-			uses := func(t Table) bool { return t.ID == s.Table.ID && t.Target == s.Table.Target }
-			if !s.Disabled && slices.ContainsFunc(tables, uses) {
-				return fmt.Errorf("remove table %q: sink %q uses it", s.Table.ID, bufferID(src.def.ID, s.ID))
+	list := make([]driver.Table, len(tables))
+	for i, t := range tables {
+		list[i] = driver.Table{ID: t.ID, Target: t.Target}
+	}
+	return e.tables.Uncreate(ctx, creation, list, func(t driver.Table) (sinkID string, used bool) {
+		for src := range e.sources.All() {
+			for _, s := range src.def.Sinks {
+				if !s.Disabled && t.ID == s.Table.ID && t.Target == s.Table.Target {
+					return bufferID(src.def.ID, s.ID), true
+				}
 			}
 		}
-	}
-	problems := make([]error, len(tables))
-	tablecall.All(ctx, len(tables), func(ctx context.Context, i int) error {
-		t := tables[i]
-		return e.buf.Alone(ctx, driver.Table{ID: t.ID, Target: t.Target}, func(ctx context.Context) error {
-			return e.opts.TargetNamed(t.Target).(driver.Uncreator).Uncreate(ctx, t.ID, creation)
-		})
-	}, func(i int, err error) {
-		if err != nil {
-			problems[i] = fmt.Errorf("remove table %q: %w", tables[i].ID, err)
-		}
+		return "", false
 	})
-	return errors.Join(problems...)
 }

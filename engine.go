@@ -1,3 +1,43 @@
+// Package forebay is an embeddable event buffer. It maps each event to a row of one or more tables, stores the rows on local disk before it
+// returns, and moves them to their tables in batches. Each row arrives exactly once.
+//
+//	engine, err := forebay.Open("data", forebay.Options{}) // tables are folders of CSV files in data/tables
+//	if err != nil {
+//		return err
+//	}
+//	defer engine.Close()
+//	err = engine.Define(ctx, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "events", Table: forebay.Table{
+//		ID: "events", Columns: mapping.Columns{mapping.UUID("id"), mapping.Datetime("at"), mapping.Path("user", "user.id")},
+//	}}}})
+//	if err != nil {
+//		return err
+//	}
+//	_, err = engine.Ingest(ctx, "web", mapping.JSON(body)) // nil: the row is on local disk
+//
+// The path of a row:
+//
+//	record ─▶ mapping ─▶ CSV row ─▶ local disk ─(step 1)─▶ staging ─(step 2)─▶ table
+//
+// An [Engine] is opened on a data directory. [Engine.Define] gives it sources. The sinks of a source say how an event
+// becomes a row (package mapping), which table takes it, and under which conditions rows move on (package trigger).
+// [Engine.Ingest] returns when the rows of a record are on disk. [Engine.Flush] waits until they are in the table.
+// Package stream serves ingestion over HTTP. In-process callers need only this package and mapping.
+//
+// # Promise
+//
+// A row that Ingest acknowledged with [Stored] is in its table exactly once, or on its way there, after any crash,
+// power cut, I/O error, or outage of staging or target. This holds for targets that import a file once per id, as the
+// directory driver does. Package driver has the contract, and package buffer lists the assumptions about the disk. A row acknowledged
+// with [Queued] (a sink set to [SyncUnsafe]) can be lost by a crash in the first 50 ms or so. The sinks of a source are independent.
+// After a crash during Ingest one of them may have kept the record and another not.
+//
+// Nothing is dropped silently. A record that cannot be mapped is rejected with an error that names sink, column and
+// cause, and counted. Memory and disk are bounded, and at a bound Ingest fails before it has taken anything.
+//
+// # Errors
+//
+// They are typed by the reaction they call for. Reject: [mapping.Error], [RowTooLargeError]. Retry later:
+// [buffer.OverloadError], [buffer.FailedError], [buffer.UnknownError]. Stop: [buffer.FencedError]. Repair: [DefinitionError], [driver.SchemaError].
 package forebay
 
 import (
@@ -16,9 +56,13 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driverkit/keylock"
 	"github.com/forebay/forebay/internal/buildversion"
-	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/callspans"
+	"github.com/forebay/forebay/internal/cowmap"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/mappers"
+	"github.com/forebay/forebay/internal/maproom"
+	"github.com/forebay/forebay/internal/secrets"
+	"github.com/forebay/forebay/internal/tables"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/replay"
 	"github.com/forebay/forebay/shadow"
@@ -33,12 +77,12 @@ type Engine struct {
 	// observation is nil without a meter.
 	observation    metric.Registration
 	portion, batch int // see portionBytes and batchBytes
-	room           *mapRoom
-	tracing        *tracing // nil without a tracer
+	room           *maproom.Room
+	spans          *callspans.Spans // nil without a tracer
 
 	// sources is changed by Define and Remove, and read by Ingest without a lock.
-	sources *sourceMap
-	// counts has *rejections by name of the sink in the buffer, dropped *atomic.Int64 by source for the records that no enabled
+	sources *cowmap.Map[source]
+	// counts has *rejections.Counter by name of the sink in the buffer, dropped *atomic.Int64 by source for the records that no enabled
 	// sink took. Both outlive definitions.
 	counts, dropped sync.Map
 	// Lock order: defining before define. Ingest takes neither.
@@ -50,6 +94,7 @@ type Engine struct {
 	define  chan struct{}
 	closed  atomic.Bool
 	mappers *mappers.Cache
+	tables  tables.Tables
 	shadows shadow.Group
 	replays *replay.Replays
 	// erase is a lock with room for one, the call of Erase that runs. erasing counts the calls that change something.
@@ -60,61 +105,6 @@ type Engine struct {
 	slots sync.Map
 }
 
-// source is an immutable, compiled definition.
-type source struct {
-	def Source
-	// compiled keeps the mappers of all sinks alive, including disabled sinks, for the next definition.
-	compiled *Definition
-	secrets  secrets
-	redactor *kept.Redactor // of records in quarantines and in the archive
-	sinks    []*sink        // the enabled ones, in the order of the definition
-	// wait is set when the acknowledgement of at least one sink means "on disk".
-	wait bool
-	// allStored are the outcomes of a record that every sink takes.
-	allStored []SinkResult
-	// dropped counts the records that no enabled sink took.
-	dropped *atomic.Int64
-	// views are the source without the sinks that do not take a signal, for the signals that not every sink takes.
-	views map[Signal]*source
-}
-
-type sink struct {
-	id     string
-	mapper *mapping.Mapper
-	handle *buffer.SinkHandle
-	sync   SyncMode
-	count  *rejections
-	reject func(error) // of [Options.Hooks], or nil if there is none
-	// refused is set while the columns of the definition are refused, so that the sink keeps its earlier ones.
-	refused bool
-	// keeps is set with a quarantine. name names the definition.
-	keeps bool
-	name  kept.DefinitionName
-	// columns made the mapper. shadow stays the same over all definitions of the sink.
-	columns mapping.Columns
-	target  string // the name of the target of the table
-	shadow  *shadow.Slot
-	// archive is set for the sink that keeps raw records. It has no mapper.
-	archive bool
-}
-
-// rejections counts the records that a sink did not take since Open, by reason. It outlives definitions.
-type rejections struct {
-	byReason [kept.Reasons]atomic.Int64
-	tooLarge atomic.Int64
-	failed   atomic.Int64
-}
-
-// sink returns the enabled sink with an id, or nil if there is none. The archive is no such sink.
-func (src *source) sink(id string) *sink {
-	for _, s := range src.sinks {
-		if s.id == id && !s.archive {
-			return s
-		}
-	}
-	return nil
-}
-
 // Version returns the version of Forebay that the program was built with. It is a tag, a pseudo-version that ends with the commit, or "devel"
 // and, if the program has it, the commit.
 func Version() string { return buildversion.String() }
@@ -122,20 +112,18 @@ func Version() string { return buildversion.String() }
 // Open opens an engine on a data directory, which it creates if it is missing. Rows that an earlier process left there
 // move to their tables at once, even before their sinks are defined again. Only one engine can have the directory open.
 func Open(dir string, opts Options) (*Engine, error) {
-	if err := localdisk.Named(dir); err != nil {
-		return nil, fmt.Errorf("forebay: open: %w", err)
+	local, err := localOf("open", dir)
+	if err != nil {
+		return nil, err
 	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	var traces *tracing
-	if opts.Tracer != nil {
-		traces = &tracing{tracer: opts.Tracer}
-	}
-	buf, err := buffer.Open(filepath.Join(dir, localFolder), buffer.Options{
+	spans := callspans.New(opts.Tracer)
+	buf, err := buffer.Open(local, buffer.Options{
 		Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.targetOf, Leases: opts.Leases, Changelog: opts.Changelog, OnDamage: opts.OnDamage, Logger: opts.Logger, Meter: opts.Meter,
-		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, traces), Tuning: opts.Buffer,
+		SinkAttributes: sinkAttributes, Hooks: hooksOf(opts.Hooks, spans), Tuning: opts.Buffer,
 	})
 	if err != nil {
 		return nil, err
@@ -143,8 +131,8 @@ func Open(dir string, opts Options) (*Engine, error) {
 	e := &Engine{
 		define: make(chan struct{}, 1), erase: make(chan struct{}, 1), dir: dir, opts: opts, log: opts.Logger, buf: buf,
 		portion: portionOf(portionBytes, opts.Buffer), batch: portionOf(batchBytes, opts.Buffer),
-		room: newMapRoom(opts.Buffer), sources: newSourceMap(), tracing: traces,
-		mappers: mappers.New(sharedMapping(opts)),
+		room: maproom.New(opts.Buffer), sources: cowmap.New[source](), spans: spans,
+		mappers: mappers.New(sharedMapping(opts)), tables: tables.Tables{Buffer: buf, Target: opts.TargetNamed, Log: opts.Logger},
 	}
 	e.replays = replay.New(buf, opts.Archive)
 	if e.observation, err = e.observe(); err != nil {
@@ -155,6 +143,14 @@ func Open(dir string, opts Options) (*Engine, error) {
 
 // localFolder is the part of a data directory that belongs to the buffer.
 const localFolder = "local"
+
+// localOf returns the folder of the buffer in a data directory. The verb says what the caller does with it.
+func localOf(verb, dir string) (string, error) {
+	if err := localdisk.Named(dir); err != nil {
+		return "", fmt.Errorf("forebay: %s: %w", verb, err)
+	}
+	return filepath.Join(dir, localFolder), nil
+}
 
 // bufferID is the name of a sink in the buffer and in what drivers see.
 func bufferID(sourceID, sinkID string) string { return sourceID + "/" + sinkID }
@@ -171,6 +167,23 @@ func (e *Engine) lockDefinitions(ctx context.Context) error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// open returns the source that a call is for, if it accepts records now.
+func (e *Engine) open(ctx context.Context, sourceID string) (*source, error) {
+	if e.closed.Load() {
+		return nil, ErrClosed
+	}
+	src := e.sources.Get(sourceID)
+	switch {
+	case src == nil:
+		return nil, unknownSource(sourceID)
+	case src.def.Disabled:
+		return nil, fmt.Errorf("%w: %q: define it without Disabled to accept its records", ErrDisabledSource, sourceID)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return src, nil
 }
 
 // load returns the counters under a key. It makes them at the first call.
@@ -197,6 +210,22 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	return errors.Join(problems...)
 }
 
+// endShadows ends the shadows of the sinks whose columns differ between old and next.
+func endShadows(old, next *source) {
+	if old == nil {
+		return
+	}
+	for _, o := range old.sinks {
+		var mapper *mapping.Mapper
+		if next != nil {
+			if n := next.sink(o.id); n != nil {
+				mapper = n.mapper
+			}
+		}
+		o.shadow.Redefine(mapper)
+	}
+}
+
 // Remove removes a source. It accepts no more records. Rows that wait are still imported. The counters stay, see [Engine.Forget]. A
 // new source with the same id does not know the keys of the removed source.
 func (e *Engine) Remove(ctx context.Context, sourceID string) error {
@@ -209,11 +238,11 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 		return err
 	}
 	defer func() { <-e.define }()
-	old := e.sources.get(sourceID)
+	old := e.sources.Get(sourceID)
 	if old == nil {
 		return unknownSource(sourceID)
 	}
-	e.sources.put(sourceID, nil)
+	e.sources.Put(sourceID, nil)
 	endShadows(old, nil)
 	problems := []error{e.endSinks(ctx, old, nil)}
 	for _, s := range old.sinks {
@@ -232,7 +261,7 @@ func (e *Engine) Buffer() *buffer.Buffer { return e.buf }
 
 // Source returns the definition of a source, or false when there is none. The caller must not modify its slices.
 func (e *Engine) Source(id string) (Source, bool) {
-	src := e.sources.get(id)
+	src := e.sources.Get(id)
 	if src == nil {
 		return Source{}, false
 	}
@@ -241,11 +270,40 @@ func (e *Engine) Source(id string) (Source, bool) {
 
 // Sources returns all definitions, sorted by id.
 func (e *Engine) Sources() []Source {
-	list := make([]Source, 0, e.sources.len())
-	for src := range e.sources.all() {
+	list := make([]Source, 0, e.sources.Len())
+	for src := range e.sources.All() {
 		list = append(list, src.def)
 	}
 	slices.SortFunc(list, func(a, b Source) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// SourceWithSecret returns the definition of a source if secret is its Secret, or its OldSecret before OldSecretUntil. No
+// secret fits a source without one.
+//
+// Its duration depends on the given secret alone, not on whether the source exists or which secrets it has.
+func (e *Engine) SourceWithSecret(id, secret string) (Source, bool) {
+	src := e.sources.Get(id)
+	if src == nil {
+		src = noSource
+	}
+	got := secrets.DigestOf(secret)
+	if !src.secrets.Accept(&got) {
+		return Source{}, false
+	}
+	return src.def, true
+}
+
+// SourcesWithSecret returns the definitions of all sources that the secret fits, by the rule of SourceWithSecret, in no order.
+// All sources are compared, so that the duration does not tell which one fits.
+func (e *Engine) SourcesWithSecret(secret string) []Source {
+	got := secrets.DigestOf(secret)
+	var list []Source
+	for src := range e.sources.All() {
+		if src.secrets.Accept(&got) {
+			list = append(list, src.def)
+		}
+	}
 	return list
 }
 
@@ -253,7 +311,7 @@ func (e *Engine) Sources() []Source {
 // sinks of the source. It waits for the end of an outage, so give ctx a deadline. When ctx ends, or before that when an
 // operator must fix the cause of a failure, the error is or wraps a [*buffer.HeldError] that says which file waits and why.
 func (e *Engine) Flush(ctx context.Context, sourceID string, sinkIDs ...string) error {
-	src := e.sources.get(sourceID)
+	src := e.sources.Get(sourceID)
 	if src == nil {
 		return unknownSource(sourceID)
 	}

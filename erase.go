@@ -8,6 +8,37 @@ import (
 	"github.com/forebay/forebay/erase"
 )
 
+// The types of [Engine.Erase] are declared in package erase.
+type (
+	// Match selects the records and rows of a person for [Engine.Erase].
+	Match = erase.Match
+	// EraseReport is what [Engine.Erase] has found and done.
+	EraseReport = erase.Report
+	// ErasedPlace is what [Engine.Erase] has found in one place.
+	ErasedPlace = erase.Place
+	// ErasedTable is a table that may have rows of the person. Erase does not change tables.
+	ErasedTable = erase.Table
+)
+
+// The places of an [ErasedPlace].
+const (
+	// ErasedWaiting are rows of a sink in memory, on local disk and in staging.
+	ErasedWaiting = erase.PlaceWaiting
+	// ErasedQuarantine is the quarantine of a sink.
+	ErasedQuarantine = erase.PlaceQuarantine
+	// ErasedArchive are the raw records of an archive.
+	ErasedArchive = erase.PlaceArchive
+	// ErasedCopy is a checkpoint in the data directory, or a folder that was set aside there. Erase does not read it.
+	ErasedCopy = erase.PlaceCopy
+	// ErasedDamage is a record of damage, which may have bytes of rows. Erase does not read it.
+	ErasedDamage = erase.PlaceDamage
+	// ErasedKeys are the receipts of calls with a key.
+	ErasedKeys = erase.PlaceKeys
+)
+
+// ErrEraseRuns is returned by [SinkHandle.Replay] during a call of [Engine.Erase], whose records the replay could read before they are erased.
+var ErrEraseRuns = erase.ErrRuns
+
 // Erase erases the records of a person, wherever the engine keeps them, and reports the data that remains elsewhere:
 //
 //   - Rows that wait for their table are left out of its import. Erase closes the files that gather rows. The rows leave staging with their file.

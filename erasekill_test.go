@@ -14,7 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -59,23 +59,19 @@ func eraseUntilKilled(t *testing.T, place string) {
 // A process is killed again and again while it erases. At each moment the archive and the quarantine have each record of other people once, and when
 // an erasure ends they have none of the person.
 func TestKillsDuringErase(t *testing.T) {
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		eraseUntilKilled(t, place)
 	}
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	rounds := killtest.Count(t)
+	rounds := proctest.Kills(t)
 	t.Logf("%d kills", rounds*killsOfErase)
 	rng := seedtest.Rand(t)
 	within, took := 0, 0*time.Second
 	for round := range rounds {
 		archive, data := filepath.Join(t.TempDir(), "archive"), filepath.Join(t.TempDir(), "data")
 		total := fillErased(t, archive, data)
-		place, err := json.Marshal(map[string]string{"archive": archive, "data": data})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if took == 0 { // without a kill, in a copy
 			whole := fillErased(t, archive+"2", data+"2")
 			e := openErased(t, archive+"2", data+"2")
@@ -89,7 +85,7 @@ func TestKillsDuringErase(t *testing.T) {
 			}
 		}
 		for kill := range killsOfErase {
-			p := killtest.Start(t, t.Name(), string(place))
+			p := proctest.Start(t, t.Name(), proctest.JSON(map[string]string{"archive": archive, "data": data}))
 			p.Lines(1, time.Duration(rng.Int64N(int64(took))), func(string) {})
 			e := openErased(t, archive, data)
 			left := wantErased(t, e, archive)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -332,4 +335,90 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 		t.Errorf("the table has %q", rows)
 	}
 	wantBalance(t, second)
+}
+
+// oneSink leaves the first sink.
+func oneSink(s *forebay.Source) { s.Sinks = s.Sinks[:1] }
+
+// An operator replays the quarantine during an erasure. The record was erased before, so it does not become a row that nobody searches.
+func TestQuarantineReplayDuringErase(t *testing.T) {
+	e, mem := openMemory(t)
+	mustDefine(t, e, events(keeping, oneSink))
+	for _, body := range []string{adaBad, adaGood} { // the first is rejected
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil && body == adaGood {
+			t.Fatal(err)
+		}
+	}
+	if n := len(rejectedOf(t, e, forebay.RejectedFilter{})); n != 1 {
+		t.Fatalf("%d records are rejected, want 1", n)
+	}
+	mustDefine(t, e, events(keeping, lenient, oneSink))
+	var once sync.Once
+	mem.Before = func(ctx context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpOpen { // the rows that wait are searched
+			once.Do(func() {
+				if _, err := e.Sink("web", "users").Quarantine().ReplayAll(context.WithoutCancel(ctx), forebay.RejectedFilter{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
+	}
+	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
+	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 {
+		t.Errorf("the quarantine: %+v, want 1 erased", p)
+	}
+	if err := e.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows := mem.Rows("in.c-web.users"); len(rows) != 0 || r.Left() != 0 {
+		t.Errorf("the table has %q, and %d are left", rows, r.Left())
+	}
+	wantBalance(t, e)
+}
+
+// An object in staging is damaged. The error names it, because its rows are not searched. When its rows count as damage, a report names it, because the
+// object stays in staging.
+func TestEraseReportsDamagedObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		staging := t.TempDir()
+		e, mem := openMemory(t, func(o *forebay.Options) { o.Staging = dir.Staging(staging) })
+		mustDefine(t, e, events(oneSink))
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
+			t.Fatal(err)
+		}
+		down := true // no call of the target runs while it changes
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpImport && down {
+				return errors.New("the target is down")
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_ = e.FlushAll(ctx)
+		cancel()
+		objects, err := filepath.Glob(filepath.Join(staging, "*.slice"))
+		if err != nil || len(objects) != 1 {
+			t.Fatalf("staging has %q, %v", objects, err)
+		}
+		if err := os.WriteFile(objects[0], []byte("no rows"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		slice := strings.TrimSuffix(filepath.Base(objects[0]), ".slice")
+		r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
+		if err == nil || !strings.Contains(err.Error(), slice) {
+			t.Errorf("Erase = %+v, %v, want an error that names %s", r, err, slice)
+		}
+		down = false
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r = mustErase(t, e, forebay.Match{Text: "ada@example.com"})
+		if !slices.ContainsFunc(r.Places, func(p forebay.ErasedPlace) bool {
+			return p.Place == forebay.ErasedDamage && strings.Contains(p.Note, slice)
+		}) {
+			t.Errorf("%+v, want a place that names %s", r.Places, slice)
+		}
+		wantBalance(t, e)
+	})
 }

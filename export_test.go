@@ -7,10 +7,4 @@ func (e *Engine) Compilations() int64 { return e.mappers.Compiled() }
 func (e *Engine) KeptMappers() int { return e.mappers.Kept() }
 
 // TracedSinks is how many sinks have calls that spans of uploads and imports can be linked to.
-func (e *Engine) TracedSinks() (n int) {
-	if e.tracing == nil {
-		return 0
-	}
-	e.tracing.recent.Range(func(any, any) bool { n++; return true })
-	return n
-}
+func (e *Engine) TracedSinks() int { return e.spans.Sinks() }

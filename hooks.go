@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callspans"
 )
 
 // CommitHook is for [Options.Hooks]. OnCommit is called for each commit to the local disk, which has the rows of many callers.
@@ -84,7 +85,7 @@ func isHook(v any) bool {
 }
 
 // hooksOf returns the hooks of the buffer.
-func hooksOf(v any, traces *tracing) (h buffer.Hooks) {
+func hooksOf(v any, spans *callspans.Spans) (h buffer.Hooks) {
 	if hook, ok := v.(CommitHook); ok {
 		h.Commit = hook.OnCommit
 	}
@@ -101,10 +102,10 @@ func hooksOf(v any, traces *tracing) (h buffer.Hooks) {
 			}
 		}
 	}
-	if traces != nil {
+	if spans != nil {
 		hook := h.Driver
 		h.Driver = func(e buffer.DriverEvent) {
-			traces.driverCall(e)
+			spans.DriverCall(e)
 			if hook != nil {
 				hook(e)
 			}

@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callrows"
+	"github.com/forebay/forebay/internal/callspans"
+	"github.com/forebay/forebay/internal/receipt"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -24,11 +27,17 @@ import (
 type Intake struct {
 	engine  *Engine
 	patient bool // calls wait for room
-	span    *callSpan
+	span    *callspans.Call
 }
 
 // WaitForRoom returns the intake whose calls wait for room.
 func (e *Engine) WaitForRoom() Intake { return Intake{engine: e, patient: true} }
+
+// traced returns the intake of one call with its span.
+func (in Intake) traced(ctx context.Context, sourceID string) (context.Context, Intake) {
+	ctx, in.span = in.engine.spans.Begin(ctx, sourceID)
+	return ctx, in
+}
 
 // Ingest maps one record for every enabled sink of a source and stores the rows. It returns when they are on local
 // disk, or in memory where all sinks are SyncUnsafe. The result has one entry a sink. Sinks do not affect each other.
@@ -49,16 +58,16 @@ func (in Intake) Ingest(ctx context.Context, sourceID string, rec *mapping.Recor
 	var p Pending
 	ctx, in = in.traced(ctx, sourceID)
 	if err := in.submit(ctx, sourceID, rec, &p); err != nil {
-		in.span.endResults(nil, err)
+		in.span.End(spanOfResults(nil, err))
 		return Result{}, err
 	}
 	if in.span == nil {
 		return p.wait(ctx)
 	}
-	end := in.span.commit()
+	end := in.span.Commit()
 	res, err := p.wait(ctx)
 	end(err)
-	in.span.endResults([]Result{res}, err)
+	in.span.End(spanOfResults([]Result{res}, err))
 	return res, err
 }
 
@@ -82,7 +91,7 @@ func (in Intake) Submit(ctx context.Context, sourceID string, rec *mapping.Recor
 	ctx, in = in.traced(ctx, sourceID)
 	err = in.submit(ctx, sourceID, rec, &p)
 	if in.span != nil {
-		in.span.endResults([]Result{p.results[0]}, err)
+		in.span.End(spanOfResults([]Result{p.results[0]}, err))
 	}
 	return p, err
 }
@@ -144,7 +153,9 @@ func (in Intake) IngestOnce(ctx context.Context, sourceID string, once Once, rec
 func (in Intake) ingest(ctx context.Context, sourceID string, once *Once, recs []*mapping.Record) ([]Result, error) {
 	ctx, in = in.traced(ctx, sourceID)
 	results, err := in.ingestAll(ctx, sourceID, once, recs)
-	in.span.endResults(results, err)
+	if in.span != nil {
+		in.span.End(spanOfResults(results, err))
+	}
 	return results, err
 }
 
@@ -168,9 +179,9 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 	if err != nil {
 		return nil, err
 	}
-	defer attempt.release()
+	defer attempt.Release()
 	portions := in.take(ctx, src, attempt, recs, results, nil)
-	end := in.span.commit()
+	end := in.span.Commit()
 	err = src.await(ctx, portions, results)
 	end(err)
 	if err != nil {
@@ -182,9 +193,9 @@ func (in Intake) ingestAll(ctx context.Context, sourceID string, once *Once, rec
 // take maps the records, hands their rows to the buffer and appends the portions to list. The memory of the call is free
 // again before the caller waits for the disk, so with many callers only as much is in use as fits into the caches.
 func (in Intake) take(
-	ctx context.Context, src *source, attempt *attempt, recs []*mapping.Record, results []Result, list []portion,
+	ctx context.Context, src *source, attempt *receipt.Attempt, recs []*mapping.Record, results []Result, list []portion,
 ) []portion {
-	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > largeRow)
+	c := in.begin(src, attempt, false, len(recs) > 16 || len(recs) > 0 && len(recs[0].Body) > callrows.Large)
 	defer c.release()
 	c.inherit(ctx)
 	for i, rec := range recs {
@@ -220,11 +231,13 @@ func (in Intake) IngestAtomic(ctx context.Context, sourceID string, b Batch) (Ba
 	ctx, in = in.traced(ctx, sourceID)
 	src, err := in.engine.open(ctx, sourceID)
 	if err != nil {
-		in.span.endBatch(BatchResult{}, nil, err)
+		in.span.End(spanOfBatch(BatchResult{}, nil, err))
 		return BatchResult{}, err
 	}
 	res, err := in.ingestAtomic(ctx, src, b)
-	in.span.endBatch(res, src.forSignal(b.Signal), err)
+	if in.span != nil {
+		in.span.End(spanOfBatch(res, src.forSignal(b.Signal), err))
+	}
 	return res, err
 }
 
@@ -249,9 +262,9 @@ func (in Intake) ingestAtomic(ctx context.Context, src *source, b Batch) (BatchR
 	if err != nil {
 		return BatchResult{}, err
 	}
-	defer attempt.release()
+	defer attempt.Release()
 	portions, err := in.takeAtomic(ctx, src, attempt, b, &res)
-	end := in.span.commit()
+	end := in.span.Commit()
 	for i := range portions {
 		if err == nil && (src.wait || portions[i].aside) {
 			err = portions[i].ticket.Wait(ctx)
@@ -279,7 +292,7 @@ func outcomeOf(err error, portions []portion) error {
 }
 
 // takeAtomic is take for a batch that ends with its first error. The records after it are counted and not mapped.
-func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *attempt, b Batch, res *BatchResult) ([]portion, error) {
+func (in Intake) takeAtomic(ctx context.Context, src *source, attempt *receipt.Attempt, b Batch, res *BatchResult) ([]portion, error) {
 	c := in.begin(src, attempt, true, true)
 	defer c.release()
 	c.signal = b.Signal

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forebay/forebay/buffer"
@@ -47,22 +48,10 @@ func (t *Turn) End(arrived bool) {
 }
 
 // ErrOtherContent is returned for a key that an earlier call has used with different content. Nothing was stored.
-var ErrOtherContent = errors.New("the key was used for other content: use a new key for a new call")
+var ErrOtherContent = receipt.ErrOtherContent
 
-// attempt is a running call with a key.
-type attempt struct {
-	claim *buffer.Claim
-	held  bool // by a Turn
-	sum   receipt.Sum
-	// By sink of the source, stored has the records that earlier calls have stored, taken the records that this call has
-	// mapped and that have no receipt yet.
-	stored, taken []receipt.Spans
-	// storedAside and takenAside are those among them that went into the quarantine.
-	storedAside, takenAside []receipt.Spans
-}
-
-// attempt waits for the turn of a call with a key. It returns nil without a key. The caller releases the claim.
-func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt, error) {
+// attempt waits for the turn of a call with a key. It returns nil without a key. The caller releases it.
+func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*receipt.Attempt, error) {
 	if once == nil {
 		return nil, nil
 	}
@@ -73,67 +62,54 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*attempt
 	if err != nil {
 		return nil, err
 	}
-	bySink := func() []receipt.Spans { return make([]receipt.Spans, len(src.sinks)) }
-	a := &attempt{claim: claim, sum: receipt.SumOf(once.Content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
-	for _, r := range claim.Receipts() {
-		if once.Within > 0 && time.Since(r.At) >= once.Within {
-			continue
-		}
-		sum, stored, aside, ok := receipt.Parse(r.Data)
-		if !ok {
-			continue // of a later version of this library
-		}
-		if sum != a.sum && sum != (receipt.Sum{}) && a.sum != (receipt.Sum{}) {
-			claim.Release()
-			return nil, fmt.Errorf("source %q, key %.60q: %w", src.def.ID, once.Key, ErrOtherContent) // without a turn: End does nothing
-		}
-		k := slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == r.SinkID })
-		if k >= 0 {
-			a.stored[k], a.storedAside[k] = a.stored[k].Join(stored), a.storedAside[k].Join(aside)
-		}
+	a, err := receipt.Begin(claim, once.Content, once.Within, len(src.sinks), func(id string) int {
+		return slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == id })
+	})
+	if err != nil {
+		claim.Release()
+		return nil, fmt.Errorf("source %q, key %.60q: %w", src.def.ID, once.Key, err) // without a turn: End does nothing
 	}
 	if once.Turn != nil {
-		once.Turn.claim, a.held = claim, true
+		once.Turn.claim = claim
+		a.Hold()
 	}
 	return a, nil
 }
 
-// release ends the caller's part of the turn, unless a Turn holds it. It may be called again, and on nil.
-func (a *attempt) release() {
-	if a != nil && !a.held {
-		a.claim.Release()
-	}
+// Receipt counts the records that the calls with one key have stored at one sink. See [Engine.Receipts].
+type Receipt struct {
+	// Sink is the id of the sink, which may no longer be defined.
+	Sink string
+	// At is when the rows were accepted, in milliseconds.
+	At time.Time
+	// Rows is the number of records that have become rows, Quarantined the number of records that the sink has put into its
+	// quarantine.
+	Rows, Quarantined int
 }
 
-// has reports whether an earlier call has stored record i at sink k.
-func (a *attempt) has(k, i int) bool { return a != nil && a.stored[k].Has(i) }
-
-// knows reports whether earlier calls have stored rows at sink k.
-func (a *attempt) knows(k int) bool { return a != nil && len(a.stored[k]) > 0 }
-
-// hasAside reports whether it is in the quarantine, or was.
-func (a *attempt) hasAside(k, i int) bool { return a.storedAside[k].Has(i) }
-
-// take notes that record i is mapped for sink k.
-func (a *attempt) take(k, i int) {
-	if a != nil {
-		a.taken[k] = a.taken[k].With(i)
+// Receipts returns what calls of [Engine.IngestOnce] and of other calls with a [Once] have stored for a source, oldest first, as long as the
+// key is kept, at most for Stats.KeyRetention. A key that has stored nothing, is forgotten or was never used has none. A running call with
+// the key is waited for.
+//
+// At tells where the rows are. They are in files of the sink whose FileStats.Level has that time between FirstAt and LastAt, and in their slices,
+// see [SinkHandle.Slices]. Neither costs anything when the row is written.
+//
+// Receipts fails with a [*buffer.FailedError], a [*buffer.FencedError], [ErrClosed] or the error of ctx.
+func (e *Engine) Receipts(ctx context.Context, sourceID, key string) ([]Receipt, error) {
+	claim, err := e.buf.Claim(ctx, kept.CallKey(sourceID, key))
+	if err != nil {
+		return nil, err
 	}
-}
-
-// takeAside notes that record i goes into the quarantine of sink k.
-func (a *attempt) takeAside(k, i int) {
-	if a != nil {
-		a.take(k, i)
-		a.takenAside[k] = a.takenAside[k].With(i)
+	defer claim.Release()
+	var list []Receipt
+	for _, r := range claim.Receipts() {
+		_, stored, aside, ok := receipt.Parse(r.Data)
+		_, sink, _ := strings.Cut(r.SinkID, "/")
+		if !ok {
+			continue
+		}
+		list = append(list, Receipt{Sink: sink, At: r.At, Rows: stored.Count() - aside.Count(), Quarantined: aside.Count()})
 	}
-}
-
-// addReceipt gives the rows of sink k their receipt. They are of records below a number. The rows of later records are
-// mapped, and not part of this portion.
-func (a *attempt) addReceipt(r *buffer.Rows, k, below int) {
-	now, later := a.taken[k].Cut(below)
-	aside, laterAside := a.takenAside[k].Cut(below)
-	a.taken[k], a.takenAside[k] = later, laterAside
-	r.Claim, r.Receipt = a.claim, receipt.Append(nil, a.sum, now, aside)
+	slices.SortStableFunc(list, func(a, b Receipt) int { return a.At.Compare(b.At) })
+	return list, nil
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -16,6 +17,7 @@ import (
 	dirdriver "github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/ids"
+	"github.com/forebay/forebay/internal/missing"
 	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/mapping"
 )
@@ -119,6 +121,28 @@ func (o Options) TargetNamed(name string) driver.Target {
 		return o.Target
 	}
 	return o.Targets[name]
+}
+
+// sharedMapping returns the options of the mappers of an engine by target.
+func sharedMapping(o Options) func(target string) mapping.Options {
+	all := map[string]mapping.Options{"": o.mapping("").Shared()}
+	for name := range o.Targets {
+		all[name] = o.mapping(name).Shared()
+	}
+	return func(target string) mapping.Options { return all[target] }
+}
+
+var errNoArchive = errors.New("raw records wait for an archive: open the engine with Options.Archive")
+
+// targetOf returns the target of a sink that is not Options.Target.
+func (o Options) targetOf(sinkID string) driver.Target {
+	switch {
+	case !strings.HasSuffix(sinkID, "/"+ArchiveSink):
+		return nil
+	case o.Archive == nil:
+		return missing.Target{Reason: errNoArchive} // rows of an earlier process wait for it
+	}
+	return o.Archive
 }
 
 // unknownTarget returns the error for a table whose target is missing in the options.

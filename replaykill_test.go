@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
@@ -67,13 +67,13 @@ func replayUntilKilled(t *testing.T, place string) {
 // A process is killed again and again while it replays an archive. What a run has reported stays done, and when it ends each record is in the table,
 // or in the quarantine, once for each run.
 func TestKillsDuringReplay(t *testing.T) {
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		replayUntilKilled(t, place)
 	}
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	runs := killtest.Count(t)
+	runs := proctest.Kills(t)
 	t.Logf("%d runs, %d kills", runs, runs*killsOfRun)
 	rng := seedtest.Rand(t)
 	archive, data := filepath.Join(t.TempDir(), "archive"), filepath.Join(t.TempDir(), "data")
@@ -81,13 +81,10 @@ func TestKillsDuringReplay(t *testing.T) {
 	var within int // kills after the first commit of a run and before its end
 	for i := range runs {
 		run := fmt.Sprintf("run-%d", i)
-		place, err := json.Marshal(map[string]string{"archive": archive, "data": data, "run": run})
-		if err != nil {
-			t.Fatal(err)
-		}
+		place := proctest.JSON(map[string]string{"archive": archive, "data": data, "run": run})
 		var reported int64
 		for kill := range killsOfRun {
-			p := killtest.Start(t, t.Name(), string(place))
+			p := proctest.Start(t, t.Name(), place)
 			p.Lines(1+rng.IntN(killedAfter), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(line string) {
 				var records int64
 				if _, err := fmt.Sscan(line, &records); err != nil {

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+
+	"github.com/forebay/forebay/internal/callspans"
+	"github.com/forebay/forebay/mapping"
 )
 
 // Status is what happened to a record at one sink.
@@ -95,6 +99,67 @@ func (e *SinkError) Error() string {
 
 func (e *SinkError) Unwrap() error { return e.Err }
 
+// Batch is records that are stored together, see [Engine.IngestAtomic].
+type Batch struct {
+	// Signal leaves out the sinks whose AllowedSignals do not have it. Empty means that every enabled sink takes the batch.
+	Signal Signal
+	// Records is iterated once. A record is read before the next one is requested, so one record may be reused for all of them. Nil means no records.
+	Records iter.Seq[*mapping.Record]
+	// Once makes the batch one that can be repeated, as [Engine.IngestOnce] does. Default: it has no key.
+	Once Once
+}
+
+// BatchResult is the outcome of a batch that was taken.
+type BatchResult struct {
+	// Records is the number of records in the batch.
+	Records int
+	// Sinks is the number of sinks that the batch was for. With zero the records were dropped; [Stats] counts them.
+	Sinks int
+	// Rejected is the number of records that at least one sink can never store as they are. The other sinks have them.
+	Rejected int
+	// Quarantined is the number of records that at least one sink has put into its quarantine. The other sinks have them. A record
+	// may be rejected by one sink and kept by another. Then both count it.
+	Quarantined int
+	// First is the first rejection, nil if there is none, and FirstRecord the place of its record, from 0.
+	First       *SinkError
+	FirstRecord int
+	// Replayed is the number of records that every sink has from an earlier call with the same key.
+	Replayed int
+}
+
+// add counts the outcomes of the next record. Its error says that a sink is full.
+func (r *BatchResult) add(src *source, out []SinkResult) error {
+	if &out[0] == &src.allStored[0] {
+		return nil
+	}
+	replayed, rejected, quarantined := 0, false, false
+	for _, s := range out {
+		quarantined = quarantined || s.Status == Quarantined
+		switch {
+		case s.Replayed:
+			replayed++
+		case s.Status == Failed:
+			return s.Err
+		case s.Status == Rejected:
+			rejected = true
+			if r.First == nil {
+				r.First = &SinkError{Source: src.def.ID, Sink: s.Sink, Status: Rejected, Err: s.Err}
+				r.FirstRecord = r.Records
+			}
+		}
+	}
+	if rejected {
+		r.Rejected++
+	}
+	if quarantined {
+		r.Quarantined++
+	}
+	if replayed == len(out) {
+		r.Replayed++
+	}
+	return nil
+}
+
 // Pending is a record that is in memory, on its way to the disk. See [Engine.Submit]. Its zero value stands for no record.
 type Pending struct {
 	src     *source
@@ -119,4 +184,70 @@ func (p *Pending) wait(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	return p.results[0], p.results[0].Err(p.src.def.ID)
+}
+
+// spanOfResults is what the span of a call tells about the results of its records. The outcome is the worst of them.
+func spanOfResults(results []Result, err error) callspans.Outcome {
+	var sinks []string
+	worst, replayed := Status(0), len(results) > 0
+	for i, r := range results {
+		for _, out := range r.Sinks {
+			if i == 0 {
+				sinks = append(sinks, out.Sink)
+			}
+			replayed = replayed && out.Replayed
+			if order(out.Status) > order(worst) {
+				worst = out.Status
+			}
+		}
+	}
+	outcome := worst.String()
+	switch {
+	case worst == 0 && err != nil:
+		outcome = Failed.String()
+	case worst == 0:
+		outcome = "dropped"
+	case replayed && err == nil:
+		outcome = "replayed"
+	}
+	return callspans.Outcome{Records: len(results), Sinks: sinks, Word: outcome, Err: err}
+}
+
+// order ranks outcomes from good to bad.
+func order(s Status) int {
+	switch s {
+	case Queued:
+		return 1
+	case Stored:
+		return 2
+	case Quarantined:
+		return 3
+	case Rejected:
+		return 4
+	case Failed:
+		return 5
+	}
+	return 0
+}
+
+// spanOfBatch is what the span of a batch tells that was stored together.
+func spanOfBatch(res BatchResult, source *source, err error) callspans.Outcome {
+	var sinks []string
+	if source != nil {
+		for _, k := range source.sinks {
+			sinks = append(sinks, k.id)
+		}
+	}
+	outcome := Stored.String()
+	switch {
+	case err != nil:
+		outcome = Failed.String()
+	case res.Sinks == 0:
+		outcome = "dropped"
+	case res.Rejected > 0:
+		outcome = Rejected.String()
+	case res.Quarantined > 0:
+		outcome = Quarantined.String()
+	}
+	return callspans.Outcome{Records: res.Records, Rejected: res.Rejected, Sinks: sinks, Word: outcome, Err: err}
 }

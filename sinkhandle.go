@@ -2,11 +2,16 @@ package forebay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/kept"
+	"github.com/forebay/forebay/internal/tailrows"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/quarantine"
 	"github.com/forebay/forebay/replay"
@@ -41,7 +46,12 @@ func (h SinkHandle) open(ctx context.Context) (*source, *sink, error) {
 }
 
 // known names the sink in an error of the buffer.
-func (h SinkHandle) known(err error) error { return h.e.unknownSink(err, h.source, h.sink) }
+func (h SinkHandle) known(err error) error {
+	if errors.Is(err, buffer.ErrUnknownSink) {
+		return unknownSink(h.source, h.sink)
+	}
+	return err
+}
 
 // Retry repeats failed work of a sink at once, instead of waiting for the backoff. Use it after the cause was fixed. The
 // sink need no longer be defined.
@@ -78,6 +88,83 @@ func (h SinkHandle) DiscardUpTo(ctx context.Context, fileID string, rows int64) 
 	return h.known(h.e.buf.DiscardUpTo(ctx, h.id(), fileID, rows))
 }
 
+// Slices returns the slices of a sink that still exist, oldest first. See [buffer.Buffer.Slices]. [buffer.Buffer.ReadSlice] reads one of them. The
+// sink need no longer be defined.
+func (h SinkHandle) Slices() []buffer.SliceStats {
+	return h.e.buf.Slices(h.id())
+}
+
+// Compile is [Engine.Compile] for one table of the sink, with the limits of the target of the table. The source and the sink need not be
+// defined. It returns the error of [mapping.Compile], or an error that lists the known names if the engine has no target with the name.
+func (h SinkHandle) Compile(t Table) (*mapping.Mapper, error) {
+	if err := h.e.opts.unknownTarget(t.Target); err != nil {
+		return nil, err
+	}
+	return h.e.mappers.Get(h.id(), t.Target, t.Columns)
+}
+
+// TracedCall is a call that has put rows into a sink. See [SinkHandle.TracedCalls].
+type TracedCall struct {
+	// At is when the rows of the call were accepted, in milliseconds.
+	At time.Time
+	// Span is the span of the call. Its trace is the trace of the caller or sender, if there is one.
+	Span trace.SpanContext
+}
+
+// TracedCalls returns the last sampled calls that have put rows into the sink since the engine was opened, oldest first: 256 at most. Rows that were
+// accepted at the time of a call are in the files and slices whose Level has that time between FirstAt and LastAt. Without
+// Options.Tracer there are none. The caller owns the list.
+func (h SinkHandle) TracedCalls() []TracedCall {
+	var list []TracedCall
+	for at, span := range h.e.spans.Recent(h.id()) {
+		list = append(list, TracedCall{At: at, Span: span})
+	}
+	return list
+}
+
+// The types of [SinkHandle.Shadow] are declared in package shadow.
+type (
+	// Shadow maps the records of a sink with a changed mapping too, and compares the rows.
+	Shadow = shadow.Shadow
+	// ShadowOptions bound a shadow. The zero value works.
+	ShadowOptions = shadow.Options
+	// ShadowReport is the result of a shadow.
+	ShadowReport = shadow.Report
+	// ShadowColumn is one column of a report.
+	ShadowColumn = shadow.Column
+	// ShadowExample is a record with different cells in one column.
+	ShadowExample = shadow.Example
+	// ShadowCell is the cell of one record.
+	ShadowCell = shadow.Cell
+	// ShadowRejection is a kind of rejection by one mapping.
+	ShadowRejection = shadow.Rejection
+	// ShadowEnd says why a shadow has ended.
+	ShadowEnd = shadow.End
+)
+
+// The ends of a shadow.
+const (
+	// ShadowRuns means that the shadow has not ended.
+	ShadowRuns = shadow.Runs
+	// ShadowTime: ShadowOptions.For has passed.
+	ShadowTime = shadow.Time
+	// ShadowRecords: ShadowOptions.Records were compared.
+	ShadowRecords = shadow.Records
+	// ShadowClosed: [Shadow.Close] or [Engine.Close] was called.
+	ShadowClosed = shadow.Closed
+	// ShadowRedefined means that the sink got other columns, or it was disabled or removed.
+	ShadowRedefined = shadow.Redefined
+	// ShadowFailed means that a mapping panicked.
+	ShadowFailed = shadow.Failed
+)
+
+var (
+	// ErrShadowed is returned by [SinkHandle.Shadow] for a sink that has a shadow already.
+	ErrShadowed = shadow.ErrShadowed
+	// ErrTooManyShadows is returned by [SinkHandle.Shadow] while the engine has 8 shadows.
+	ErrTooManyShadows = shadow.ErrTooManyShadows
+)
+
 // Shadow maps the records of a sink with a changed mapping too, and reports the differences. The sink must be
 // defined and enabled, and changed must have its id. Of changed only the mapping is tried, with the limits of the target that its
 // Table.Target names. Its settings and its AllowedSignals do not count, and the target is not asked about its table. Nothing is stored, and
@@ -103,7 +190,7 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 		return nil, err
 	}
 	defer func() { <-e.define }()
-	src := e.sources.get(h.source)
+	src := e.sources.Get(h.source)
 	if src == nil {
 		return nil, unknownSource(h.source)
 	}
@@ -131,21 +218,24 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 	return e.shadows.Start(live.shadow, c, opts)
 }
 
-// endShadows ends the shadows of the sinks whose columns differ between old and next.
-func endShadows(old, next *source) {
-	if old == nil {
-		return
-	}
-	for _, o := range old.sinks {
-		var mapper *mapping.Mapper
-		if next != nil {
-			if n := next.sink(o.id); n != nil {
-				mapper = n.mapper
-			}
-		}
-		o.shadow.Redefine(mapper)
-	}
-}
+// The types of [SinkHandle.Replay] are declared in package replay.
+type (
+	// ReplayOptions say what [SinkHandle.Replay] reads, and how fast.
+	ReplayOptions = replay.Options
+	// ReplayProgress is how far a run has come.
+	ReplayProgress = replay.Progress
+)
+
+var (
+	// ErrNoArchive is returned by [SinkHandle.Replay] and [Engine.EraseArchive] of an engine without Options.Archive.
+	ErrNoArchive = replay.ErrNoArchive
+	// ErrReplayRuns is returned by [SinkHandle.Replay] for a run that is in progress in this process.
+	ErrReplayRuns = replay.ErrRuns
+	// ErrOtherReplay is returned by [SinkHandle.Replay] for a run that has begun with another archive or time range. Nothing was stored.
+	ErrOtherReplay = replay.ErrOther
+	// ErrUnknownArchive is returned by [SinkHandle.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
+	ErrUnknownArchive = replay.ErrUnknownArchive
+)
 
 // Replay maps the raw records of an archive with the current definition of a sink and stores the rows, in the order of the archive, by hour of
 // arrival, and within an hour by import. Other sinks are not touched. It returns when all records in the time range that have arrived before the
@@ -200,7 +290,7 @@ func (h replayHost) Sink(ctx context.Context) (replay.Sink, error) {
 	}
 	def := src.def.Sinks[slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })]
 	out := replay.Sink{
-		Handle: s.handle, Mapper: s.mapper, MaxRowBytes: h.e.opts.MaxRowBytes, Rejected: s.count.rejected,
+		Handle: s.handle, Mapper: s.mapper, MaxRowBytes: h.e.opts.MaxRowBytes, Rejected: s.count.Reject,
 		Takes: func(signal string) bool { return def.takes(Signal(signal)) },
 	}
 	if s.keeps {
@@ -225,6 +315,26 @@ func (h replayHost) FlushArchive(ctx context.Context, source string) error {
 // Known implements [replay.Host].
 func (h replayHost) Known(err error) error { return h.known(err) }
 
+// The types of [SinkHandle.Quarantine] are declared in package quarantine.
+type (
+	// SinkQuarantine is the quarantine of one sink.
+	SinkQuarantine = quarantine.Quarantine
+	// QuarantineNote says who edits or discards records of a quarantine, and why.
+	QuarantineNote = quarantine.Note
+	// RejectedRecord is a record in the quarantine of a sink, without its content.
+	RejectedRecord = quarantine.RejectedRecord
+	// RejectedContent is a record in the quarantine with its content.
+	RejectedContent = quarantine.Content
+	// RejectedFilter selects records. A zero field selects all.
+	RejectedFilter = quarantine.Filter
+	// RejectedPage is a part of a quarantine. See [SinkQuarantine.Page].
+	RejectedPage = quarantine.Page
+	// ReplayResult counts what became of the records of a replay.
+	ReplayResult = quarantine.ReplayResult
+	// EditError is the error of an edit that does not fit a row that the target has refused.
+	EditError = quarantine.EditError
+)
+
 // Quarantine returns the quarantine of a sink. Its records stay when the sink is defined without a quarantine, or removed.
 func (h SinkHandle) Quarantine() SinkQuarantine {
 	return quarantine.New(h.e.buf, quarantineHost{h}, h.e.log, h.source, h.sink)
@@ -246,3 +356,45 @@ func (h quarantineHost) Sink(ctx context.Context) (quarantine.Sink, error) {
 
 // Known implements [quarantine.Host].
 func (h quarantineHost) Known(err error) error { return h.known(err) }
+
+// ErrOtherColumns is returned by [SinkHandle.AppendTail] for rows that were mapped with other columns than the sink has. None of them was stored.
+var ErrOtherColumns = errors.New("the rows have other columns than the sink")
+
+// AppendTail stores rows that another engine has mapped, and that are lost with it, as new rows of a sink. The pieces come from
+// [buffer.Inspection.Tail], of that sink, in their order. It returns when they are acknowledged. Each piece is stored once under a name of up to 50
+// bytes, however often the call is repeated with the same pieces, even after a crash, because the engine keeps under the name how many it has, until
+// [SinkHandle.EndTail]. stored are the rows of this call.
+//
+// The upload, the quarantine and the counters of the sink treat them like any rows. Errors in addition to the errors of the buffer:
+// [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], [ErrOtherColumns], [ErrClosed].
+func (h SinkHandle) AppendTail(ctx context.Context, name string, pieces []buffer.TailRows) (stored int64, err error) {
+	_, s, err := h.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !s.mapped(pieces) {
+		return 0, fmt.Errorf("%w %q of source %q", ErrOtherColumns, h.sink, h.source)
+	}
+	stored, err = tailrows.Append(ctx, h.e.buf, s.handle, name, pieces)
+	return stored, h.known(err)
+}
+
+// mapped reports whether rows have the columns of the sink.
+func (s *sink) mapped(pieces []buffer.TailRows) bool {
+	return !slices.ContainsFunc(pieces, func(p buffer.TailRows) bool { return !slices.Equal(p.Columns, s.mapper.Columns()) })
+}
+
+// HasColumns reports whether [SinkHandle.AppendTail] accepts the columns of rows.
+func (h SinkHandle) HasColumns(pieces []buffer.TailRows) bool {
+	src := h.e.sources.Get(h.source)
+	if src == nil {
+		return false
+	}
+	s := src.sink(h.sink)
+	return s != nil && s.mapped(pieces)
+}
+
+// EndTail forgets how much [SinkHandle.AppendTail] has stored under a name. A later call of that would store everything again.
+func (h SinkHandle) EndTail(ctx context.Context, name string) error {
+	return h.known(tailrows.End(ctx, h.e.buf, h.id(), name))
+}

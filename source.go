@@ -98,6 +98,12 @@ func (s Source) GoString() string { return s.String() }
 // LogValue implements [slog.LogValuer]. The secret stays out of logs.
 func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
+// ArchiveSink is the id of the archive among the sinks of a source.
+const ArchiveSink = kept.ArchiveSink
+
+// ArchiveID names the archive of the source. It is the ID, followed by a dot and the Generation if there is one.
+func (s Source) ArchiveID() string { return kept.ArchiveID(s.ID, s.Generation) }
+
 // Sink maps the events of its source to the rows of one table.
 type Sink struct {
 	// ID is unique within the source, with the alphabet of Source.ID.
@@ -325,33 +331,4 @@ var allSignals = []Signal{SignalLogs, SignalMetrics, SignalTraces}
 
 func (s *Sink) takes(signal Signal) bool {
 	return signal == "" || len(s.AllowedSignals) == 0 || slices.Contains(s.AllowedSignals, signal)
-}
-
-// forSignal returns the source as a batch of a signal sees it.
-func (src *source) forSignal(signal Signal) *source {
-	if view, ok := src.views[signal]; ok {
-		return view
-	}
-	return src
-}
-
-// makeViews prepares forSignal, for the signals that not every sink takes.
-func (src *source) makeViews() {
-	for _, signal := range allSignals {
-		view := &source{def: src.def, redactor: src.redactor, dropped: src.dropped}
-		for i, s := range src.sinks {
-			at := slices.IndexFunc(src.def.Sinks, func(d Sink) bool { return d.ID == s.id })
-			if s.archive || src.def.Sinks[at].takes(signal) {
-				view.sinks = append(view.sinks, s)
-				view.allStored = append(view.allStored, src.allStored[i])
-				view.wait = view.wait || s.sync != SyncUnsafe
-			}
-		}
-		if len(view.sinks) < len(src.sinks) {
-			if src.views == nil {
-				src.views = make(map[Signal]*source)
-			}
-			src.views[signal] = view
-		}
-	}
 }

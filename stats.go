@@ -2,14 +2,17 @@ package forebay
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/kept"
-	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/internal/rejections"
 )
 
 // Stats are the counters of an engine.
@@ -72,7 +75,7 @@ func (e *Engine) Stats() Stats {
 	for _, s := range b.Sinks {
 		source, id, _ := strings.Cut(s.ID, "/")
 		out := SinkStats{Source: source, Sink: id, SinkStats: s}
-		out.Rejected = load[rejections](&e.counts, s.ID).byName()
+		out.Rejected = load[rejections.Counter](&e.counts, s.ID).ByName()
 		st.Sinks = append(st.Sinks, out)
 	}
 	st.Dropped = make(map[string]int64)
@@ -86,17 +89,27 @@ func (e *Engine) Stats() Stats {
 	return st
 }
 
-func (r *rejections) byName() map[string]int64 {
-	m := make(map[string]int64)
-	put := func(name string, n int64) {
-		if n > 0 {
-			m[name] += n
+// sinkAttributes are the parts of the name of a sink in the buffer.
+func sinkAttributes(id string) []attribute.KeyValue {
+	source, sink, _ := strings.Cut(id, "/")
+	return []attribute.KeyValue{attribute.String("source", source), attribute.String("sink", sink)}
+}
+
+// observe registers the metrics that only the engine knows. The buffer has the others.
+func (e *Engine) observe() (metric.Registration, error) {
+	if e.opts.Meter == nil {
+		return nil, nil
+	}
+	most := cmp.Or(e.opts.Buffer.MaxMeasuredSinks, buffer.DefaultMeasuredSinks)
+	return rejections.Observe(e.opts.Meter, most, sinkAttributes, func() iter.Seq[rejections.Sink] {
+		return func(yield func(rejections.Sink) bool) {
+			for src := range e.sources.All() {
+				for _, s := range src.sinks {
+					if !yield(rejections.Sink{ID: s.handle.ID(), Refused: s.refused, Count: s.count}) {
+						return
+					}
+				}
+			}
 		}
-	}
-	for i := range r.byReason {
-		put(mapping.Reason(i).String(), r.byReason[i].Load())
-	}
-	put(kept.TooLarge, r.tooLarge.Load())
-	put("failed", r.failed.Load())
-	return m
+	})
 }

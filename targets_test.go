@@ -20,8 +20,8 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
 	"github.com/forebay/forebay/internal/localdisk"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -375,7 +375,7 @@ func moveUntilKilled(folder string, from int) error {
 
 // A process is killed repeatedly while it moves a sink between two targets. Each row is in one of the targets, once.
 func TestKillsWhileASinkMoves(t *testing.T) {
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		folder, from, _ := strings.Cut(folder, "|")
 		n, _ := strconv.Atoi(from)
 		t.Fatal(moveUntilKilled(folder, n))
@@ -385,8 +385,8 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 	}
 	folder, last := t.TempDir(), -1
 	rng := seedtest.Rand(t)
-	for range 3 * killtest.Count(t) {
-		p := killtest.Start(t, t.Name(), fmt.Sprint(folder, "|", last+1))
+	for range 3 * proctest.Kills(t) {
+		p := proctest.Start(t, t.Name(), fmt.Sprint(folder, "|", last+1))
 		p.Lines(1+rng.IntN(90), time.Duration(rng.Int64N(int64(10*time.Millisecond))), func(line string) {
 			n, err := strconv.Atoi(line)
 			if err != nil {

@@ -224,6 +224,8 @@ type file struct {
 	began atomic.Bool
 	// omitted are the numbers of erased rows that have left the file in this process, ascending. Guarded by mu.
 	omitted []int64
+	// lost are the rows of slices that were given up in this process, by the numbers that they had then. Guarded by mu.
+	lost []rowRange
 	// lacks is for refused rows that have found no room in the quarantine. Guarded by mu.
 	lacks poisonSize
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer/internal/format"
@@ -36,7 +37,7 @@ type ErasedRows struct {
 	// Marked rows still wait, and no import of them has begun. They never reach the table, even after a crash. Of the others that wait, the target
 	// may have some.
 	Marked int64
-	// Why says for what rows wait, or why they could not be read, or nil if none do.
+	// Why says for what rows wait, or nil if none do.
 	Why error
 }
 
@@ -44,10 +45,14 @@ type ErasedRows struct {
 type erasedFile struct {
 	f      *file
 	id     string
-	slices []string // the ids of its slices, of which the rows were read
-	rows   []int64  // selected, ascending
-	marked int      // of them, while no import had begun
+	slices []driver.Object // of which the rows were read
+	rows   []int64         // selected, ascending
+	marked int             // of them, while no import had begun
+	lost   int             // slices that the file had lost before
 }
+
+// rowRange are rows of a file. to is outside.
+type rowRange struct{ from, to int64 }
 
 // EraseRows erases the rows of a sink that select selects, as far as they wait. The file that gathers rows is closed, and the files are imported
 // without these rows. It waits until the files are in staging, and then until their imports have ended, but not longer than until a time. Then the result
@@ -55,8 +60,8 @@ type erasedFile struct {
 //
 // select gets the table of a row and its cells, nil for NULL. It must not keep or modify them, and must not wait.
 //
-// Errors: [ErrUnknownSink], [ErrFileMoves], a [*FailedError], [ErrClosed], the error of ctx. After an error some rows may be erased. The call may
-// be repeated.
+// Errors: [ErrUnknownSink], [ErrFileMoves], a [*FailedError], [ErrClosed], the error of ctx, and one that names the slices that could not be read.
+// Their rows are not erased. After an error some rows may be erased. The call may be repeated.
 func (b *Buffer) EraseRows(ctx context.Context, until time.Time, sinkID string, selects func(t driver.Table, cells [][]byte) bool) (res ErasedRows, err error) {
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -82,10 +87,10 @@ func (b *Buffer) EraseRows(ctx context.Context, until time.Time, sinkID string, 
 	if err := b.awaitFiles(wait, epoch, files, ready); err != nil {
 		return res, err
 	}
-	var problems []error
+	var problems, unread []error
 	for _, e := range files {
 		if err := b.selectRows(ctx, e, &res, selects); err != nil {
-			problems = append(problems, err)
+			unread = append(unread, err)
 		}
 		if err := b.markRows(ctx, sinkID, e); err != nil {
 			problems = append(problems, err)
@@ -109,7 +114,7 @@ func (b *Buffer) EraseRows(ctx context.Context, until time.Time, sinkID string, 
 		}
 	}
 	res.Why = errors.Join(problems...)
-	return res, nil
+	return res, errors.Join(unread...)
 }
 
 // countErased counts what became of the rows of a file. Called with mu held.
@@ -132,13 +137,27 @@ func (b *Buffer) countErased(e *erasedFile, res *ErasedRows) error {
 		return fmt.Errorf("file %s waits for its %s", e.id, map[bool]string{true: "import", false: "upload"}[e.f.rec.State == format.FileImporting])
 	}
 	for _, row := range e.rows {
-		if _, left := slices.BinarySearch(e.f.omitted, row); left || !e.f.mayHaveImported(row) {
+		row, gone := e.now(row)
+		if _, left := slices.BinarySearch(e.f.omitted, row); gone || left || !e.f.mayHaveImported(row) {
 			res.Erased++
 		} else {
 			res.Moved++
 		}
 	}
 	return nil
+}
+
+// now returns the number of a row after the loss of slices, or true if the row was in one of them. Called with mu held.
+func (e *erasedFile) now(row int64) (now int64, gone bool) {
+	for _, r := range e.f.lost[e.lost:] {
+		switch {
+		case row >= r.to:
+			row -= r.to - r.from
+		case row >= r.from:
+			return 0, true
+		}
+	}
+	return row, false
 }
 
 // mayHaveImported reports whether the table may have a row of a file that has ended. The table may have all rows, or the rows of some parts if
@@ -205,26 +224,37 @@ func (b *Buffer) awaitFiles(ctx context.Context, epoch uint64, files []*erasedFi
 	}
 }
 
-// selectRows reads the rows of a file.
+// selectRows reads the rows of a file. A slice that cannot be read does not keep it from the others.
 func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows, selects func(t driver.Table, cells [][]byte) bool) error {
 	b.mu.RLock()
 	if !e.f.done() {
-		e.slices = b.slicesOf(e.f)
+		e.slices, e.lost = b.slicesOf(e.f), len(e.f.lost)
 	}
 	table := tableOf(e.f.rec.Def)
 	b.mu.RUnlock()
-	number := int64(0)
-	for _, id := range e.slices {
-		before := len(e.rows)
-		err := b.ReadSlice(ctx, id, func(cells [][]byte) error {
-			if selects(table, cells) {
-				e.rows = append(e.rows, number)
-			}
-			number++
-			res.Rows++
-			return nil
-		})
-		if errors.Is(err, ErrUnknownSlice) { // an import that had begun before has ended, or has given up the slice
+	first := int64(0) // row of the slice
+	var problem error
+	for _, obj := range e.slices {
+		var found atomic.Pointer[[]int64] // the call may be left alone
+		var gone atomic.Bool
+		err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
+			var rows []int64
+			number := first
+			err := b.ReadSlice(ctx, obj.ID, func(cells [][]byte) error {
+				if selects(table, cells) {
+					rows = append(rows, number)
+				}
+				number++
+				return nil
+			})
+			gone.Store(errors.Is(err, ErrUnknownSlice))
+			found.Store(&rows)
+			return err
+		}, nil)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if gone.Load() { // an import that had begun before has ended, or has given up the slice
 			b.mu.RLock()
 			ended := e.f.done()
 			b.mu.RUnlock()
@@ -232,20 +262,23 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 				return nil
 			}
 		}
-		if err != nil {
-			e.rows = e.rows[:before] // the slice may have had other rows
-			return fmt.Errorf("read file %s: %w", e.id, err)
+		if err == nil {
+			res.Rows += obj.Rows
+			e.rows = append(e.rows, *found.Load()...)
+		} else if problem == nil { // the slice may have had other rows
+			problem = fmt.Errorf("read slice %s of file %s: %w", obj.ID, e.id, err)
 		}
+		first += obj.Rows
 	}
-	return nil
+	return problem
 }
 
-// slicesOf returns the ids of the slices of a file. Called with mu held.
-func (b *Buffer) slicesOf(f *file) (ids []string) {
+// slicesOf returns the slices of a file. Called with mu held.
+func (b *Buffer) slicesOf(f *file) (list []driver.Object) {
 	for _, sl := range f.slices {
-		ids = append(ids, b.sliceID(sl))
+		list = append(list, b.object(sl))
 	}
-	return ids
+	return list
 }
 
 // errNoRows says that nothing is to be marked.

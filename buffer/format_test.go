@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -154,7 +154,7 @@ func drainUntilKilled(root string) error {
 // A process that opens a data directory of the first release, with rows in every state, is killed at any moment of the upgrade and
 // of what follows.
 func TestKillsDuringUpgrades(t *testing.T) {
-	if root, ok := killtest.Child(); ok {
+	if root, ok := proctest.Child(); ok {
 		t.Fatal(drainUntilKilled(root))
 	}
 	if testing.Short() {
@@ -168,13 +168,13 @@ func TestKillsDuringUpgrades(t *testing.T) {
 	_, want, _ := strings.Cut(string(text), drained)
 	rng := seedtest.Rand(t)
 	found := map[string]int{}
-	for range killtest.Count(t) {
+	for range proctest.Kills(t) {
 		root := t.TempDir()
 		if err := os.CopyFS(root, os.DirFS(fixture)); err != nil {
 			t.Fatal(err)
 		}
 		for range 1 + rng.IntN(2) {
-			p := killtest.Start(t, t.Name(), root)
+			p := proctest.Start(t, t.Name(), root)
 			p.Lines(1+rng.IntN(rng.IntN(12)+1), time.Duration(rng.IntN(20_000))*time.Microsecond, func(string) {})
 		}
 		version, err := os.ReadFile(filepath.Join(root, "data/forebay-format"))

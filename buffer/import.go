@@ -107,7 +107,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 		b.succeeded(e)
 		return
 	}
-	taken, err := b.takeDamaged(ctx, f, whole, reads, err)
+	taken, err := b.takeDamaged(ctx, f, arg, reads, err)
 	if taken {
 		b.succeeded(e)
 		return

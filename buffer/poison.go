@@ -257,6 +257,7 @@ func (e *rowsRefused) inFile(p *format.Part) (rows []format.RefusedRow) {
 // holds says why a file is held instead of being split further, "" if it is not. The part at i has the newest result.
 func holds(s *format.Split, i int, rows int64) string {
 	p := &s.Parts[i]
+	rows -= s.Poison() - s.Refused() // without the erased rows
 	named := int64(len(p.Refused))
 	if p.Refused[0].Row < 0 && p.Left() > 1 {
 		named = 0
@@ -268,7 +269,7 @@ func holds(s *format.Split, i int, rows int64) string {
 	case s.Took > maxSplitTime.Milliseconds() && !s.Last:
 		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry continues",
 			time.Duration(s.Took)*time.Millisecond, s.Poison())
-	case s.Asked == 0 && s.Poison()+named >= rows && rows >= systematicFrom:
+	case s.Asked == 0 && s.Refused()+named >= rows && rows >= systematicFrom:
 		return "the target refuses all rows of the file, so the cause is probably not in the rows"
 	}
 	return ""
@@ -373,9 +374,11 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 		return err
 	}
 	left, poison := split.PoisonFrom(int64(split.Kept), int(most)), split.Poison()
-	numbers := make([]int64, len(left))
+	var numbers []int64 // an erased row is not read
 	for i := range left {
-		numbers[i] = left[i].Row
+		if left[i].Reason != format.ReasonErased {
+			numbers = append(numbers, left[i].Row)
+		}
 	}
 	var found atomic.Pointer[[][]byte]
 	err := b.attempt(ctx, "read", whole.SinkID, f.target, func(ctx context.Context) error {
@@ -386,7 +389,18 @@ func (b *Buffer) keepPoison(ctx context.Context, f *file, whole *driver.File, sp
 	if err != nil {
 		return err
 	}
-	rows := *found.Load()
+	read := *found.Load()
+	rows := make([][]byte, 0, len(left)) // nil for an erased row
+	for i := range left {
+		if left[i].Reason == format.ReasonErased {
+			rows = append(rows, nil)
+			continue
+		}
+		if len(read) == 0 {
+			break
+		}
+		rows, read = append(rows, read[0]), read[1:]
+	}
 	var full error
 	err = b.do(ctx, func(t *txn) {
 		if !t.stands(f, split) {

@@ -179,7 +179,7 @@ func (b *Buffer) examineObject(ctx context.Context, sl *slice, obj driver.Object
 
 // takeDamaged looks for damaged objects after a failed import, and gives them up. It reports whether the import of the file then continues. If
 // not, the error says why the import has failed.
-func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, reads *stagedReads, cause error) (taken bool, err error) {
+func (b *Buffer) takeDamaged(ctx context.Context, f *file, arg *driver.File, reads *stagedReads, cause error) (taken bool, err error) {
 	_, refused := errors.AsType[*rowsRefused](cause)
 	type pair struct {
 		sl   *slice
@@ -203,7 +203,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, r
 	}
 	var result atomic.Pointer[[]stagedFinding]
 	var alive, held atomic.Bool // held means that an earlier attempt has stored all rows
-	err = b.attempt(ctx, "read", whole.SinkID, f.target, func(ctx context.Context) error {
+	err = b.attempt(ctx, "read", arg.SinkID, f.target, func(ctx context.Context) error {
 		var found []stagedFinding
 		bad, away := false, false
 		for _, p := range suspects {
@@ -227,14 +227,14 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, whole *driver.File, r
 		if !bad {
 			return nil
 		}
-		return b.alone(ctx, whole.Table, importPatience, func(ctx context.Context) error {
-			held.Store(b.holds(ctx, whole))
+		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
+			held.Store(b.holds(ctx, arg))
 			return nil
 		})
 	}, nil)
 	switch {
 	case err == nil && held.Load():
-		return b.do(ctx, func(t *txn) { t.imported(f, whole.ID, 0) }) == nil, cause
+		return b.do(ctx, func(t *txn) { t.imported(f, arg.ID, 0) }) == nil, cause
 	case err != nil && refused:
 		return false, err // the refusal may be about wrong bytes
 	case err != nil:
@@ -250,7 +250,7 @@ func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFindi
 		if b.mu.files[f.num] != f || f.rec.State != format.FileImporting {
 			return
 		}
-		whole := f.rec.Split == nil || f.rec.Split.Untouched(b.fileID(f))
+		whole := f.rec.Split == nil || f.rec.Split.MayLose()
 		for _, x := range found {
 			rec := &x.sl.rec
 			if b.mu.slices[x.sl.num] != x.sl || rec.State != format.SliceUploaded {
@@ -301,6 +301,15 @@ func (t *txn) loseStaged(x stagedFinding) {
 	}
 	f.sink.rec.Damaged.Add(sl.Rows, sl.Raw)
 	t.staged -= sl.Stored
+	lost := rowRange{to: sl.Rows}
+	for _, before := range f.slices[:slices.Index(f.slices, sl)] {
+		lost.from += before.Rows
+		lost.to += before.Rows
+	}
+	f.lost = append(f.lost, lost)
+	if f.rec.Split != nil {
+		f.rec.Split = f.rec.Split.Lose(lost.from, sl.Rows)
+	}
 	t.takeFromFile(sl)
 	t.touchSink(f.sink)
 	num, revision := sl.num, sl.rec.Revision+1

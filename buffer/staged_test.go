@@ -20,7 +20,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/disktest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/trigger"
 )
@@ -212,7 +212,7 @@ func TestMissingObjectInStaging(t *testing.T) {
 
 // A process is killed while it gives a damaged object up and imports the other ones. Each intact row is in the table once.
 func TestKillWhileAnObjectIsGivenUp(t *testing.T) {
-	if root, ok := killtest.Child(); ok {
+	if root, ok := proctest.Child(); ok {
 		b := openAt(t, filepath.Join(root, "data"), stagedOptions(root))
 		define(t, b, "a", stagedSink(driver.None))
 		fmt.Println("open")
@@ -221,14 +221,14 @@ func TestKillWhileAnObjectIsGivenUp(t *testing.T) {
 		<-t.Context().Done()
 	}
 	folder, rng := stagedFolder(t, driver.None), seedtest.Rand(t)
-	for range killtest.Count(t) {
+	for range proctest.Kills(t) {
 		root, objects := stagedCopy(t, folder)
 		if at := rng.IntN(len(objects)); rng.IntN(2) == 0 {
 			flipBit(t, objects[at], rng)
 		} else if err := os.Remove(objects[at]); err != nil {
 			t.Fatal(err)
 		}
-		p := killtest.Start(t, t.Name(), root)
+		p := proctest.Start(t, t.Name(), root)
 		p.Lines(1, time.Duration(rng.IntN(40_000))*time.Microsecond, func(string) {})
 		if n, want := importStaged(t, root, driver.None), (stagedSlices-1)*stagedRows; n != want {
 			t.Fatalf("the table has %d rows, want %d", n, want)

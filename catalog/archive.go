@@ -66,7 +66,7 @@ var errReplayCancelled = errors.New("cancelled")
 //
 // Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
 func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {
-	if c.shared != nil {
+	if c.co.severalEngines() {
 		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has its own runs. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {
@@ -81,10 +81,9 @@ func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, err
 	if err := c.tasks.reserve(archiveEntity(ref), task.ID); err != nil {
 		return Task{}, err
 	}
-	if err := c.store.Commit(map[string][]byte{taskKey(task.ID): encode(task)}); err != nil {
-		if !errors.Is(err, ErrNotCommitted) {
-			c.repairs.writeLater(map[string][]byte{taskKey(task.ID): nil}) // no caller will ask for it
-		}
+	records := map[string][]byte{taskKey(task.ID): encode(task)}
+	if err := c.store.Commit(records); err != nil {
+		c.repairs.giveUp(records, err) // no caller will ask for it
 		c.tasks.release(archiveEntity(ref))
 		return Task{}, err
 	}

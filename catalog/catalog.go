@@ -54,7 +54,7 @@ func (o Options) Validate() error {
 	if o.Lease != 0 && o.Lease < minLease {
 		problems = append(problems, fmt.Errorf("catalog: Options.Lease is %s, must be at least %s, or 0 for the default", o.Lease, minLease))
 	}
-	if _, ok := o.Store.(shared); ok && o.Node == "" {
+	if _, ok := o.Store.(sharedStore); ok && o.Node == "" {
 		problems = append(problems, errors.New("catalog: Options.Node is empty, a store of OpenJournal needs it"))
 	}
 	return errors.Join(problems...)
@@ -82,8 +82,7 @@ func (o Options) Validate() error {
 //
 // Each part has its own mutex, held for memory only. None calls another part with its mutex held, so there is no order to
 // keep. The lock of a source (keylock) is held through calls of drivers and of the store, and taken before any mutex.
-// In a store that catalogs share (hold.go), asked includes the hold of the change, which excludes changes of other nodes. The other nodes get
-// definitions, tasks and tokens by took (follow.go), and their engines by repairs.
+// What nodes that share definitions do in addition is in the coordinator (coordinator.go).
 //
 // Wakers: tableClaims.changed wakes the waiters for tables, running.done the waiters for a task, repairs.wake the sweep.
 
@@ -94,9 +93,7 @@ type Catalog struct {
 	store Store
 	log   *slog.Logger
 	keys  keys
-	// shared is the store if other catalogs have it too, else nil, and held has the holds in it.
-	shared shared
-	held   *holds
+	co    coordinator
 
 	// ctx ends with Close.
 	ctx    context.Context
@@ -108,8 +105,6 @@ type Catalog struct {
 	tables  *tableClaims
 	retired *retiredTokens
 	repairs *repairs
-	members *members
-	adopted adoptions
 	shadows shadows
 }
 
@@ -145,42 +140,20 @@ func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Opti
 		opts: opts, eng: eng, store: opts.Store, log: opts.Logger, keys: newKeys(eng.Options().Buffer.ImportLimits()),
 		defs:   &definitions{trees: map[string]*tree{}},
 		tasks:  &tasks{reserved: map[string]string{}, byID: map[string]*running{}},
-		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(), held: newHolds(),
-		members: &members{},
+		tables: newTableClaims(), retired: &retiredTokens{byID: map[string]retired{}}, repairs: newRepairs(),
 	}
-	c.tasks.ended = func(ctx context.Context, task Task) {
-		if c.repairs.outOfSyncSince(task.SourceID) > 0 {
-			_ = c.syncAgain(ctx, task.SourceID) // the sweep logs why, and tries again
-		}
-	}
-	c.shared, _ = opts.Store.(shared)
+	c.co = newCoordinator(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	erasures, creations, err := c.load()
+	if err == nil {
+		err = c.co.open(ctx, erasures)
+	}
 	if err != nil {
 		c.cancel()
-		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.store.Close())
-	}
-	if c.shared != nil {
-		c.shared.follow(c.took)
-		if err := c.join(ctx); err != nil {
-			c.cancel()
-			return nil, errors.Join(fmt.Errorf("catalog: instance %s of node %s cannot join the others: %w", c.opts.Instance, c.opts.Node, err), c.store.Close())
-		}
-		for _, source := range c.members.view().owedSources(c.opts.Instance) {
-			c.repairs.eraseLater(source)
-		}
-		c.repairs.add(func() {}) // the instance may have tables to drop
+		return nil, errors.Join(err, c.store.Close())
 	}
 	c.syncAll()
-	if c.shared != nil { // the catalogs that have begun erasures continue them, or takeOver does
-		c.syncOutOfSync(c.ctx)
-		c.tasks.work.Add(1)
-		go c.watchHolds()
-	} else {
-		c.resumeErasures(erasures, "")
-		c.resumeCreations(creations)
-		c.resumeReplays()
-	}
+	c.co.start(erasures, creations)
 	c.tasks.work.Add(1)
 	go c.sweep()
 	return c, nil

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 // for a change without a task. The caller has the lock of the source and, in a store that catalogs share, a hold.
 func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, p plan, record func(*change) (key string, value []byte)) error {
 	outOfSync := c.repairs.outOfSyncSince(ref.Source)
-	if err := c.eraseFollowed(ctx, ref.Source); err != nil {
+	if err := c.co.eraseFollowed(ctx, ref.Source); err != nil {
 		return err
 	}
 	ch, err := c.plan(by, ref, p, now())
@@ -153,9 +154,9 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 		records[key] = value
 	}
 	if ch.erasure == nil {
-		c.held.end(hold, records)
+		c.co.end(hold, records)
 	}
-	if err := c.commit(hold, records); err != nil {
+	if err := c.co.commit(hold, records); err != nil {
 		stored, unknown := c.readBack(ch, records, err)
 		switch {
 		case unknown != nil:
@@ -168,11 +169,7 @@ func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, 
 	if e := ch.erasure; e != nil {
 		c.tables.erase(e.Task.ID, e.Tables)
 	}
-	if c.shared == nil { // else took has done it, and maybe more
-		c.retired.add(gone...)
-		c.defs.set(ref.Source, ch.next)
-		c.shadows.keep(ref.Source, ch.next)
-	}
+	c.co.show(ch, gone)
 	c.repairs.synced(ref.Source, outOfSync)
 	return nil
 }
@@ -198,8 +195,8 @@ func (ch *change) treeRecords() map[string][]byte {
 	return records
 }
 
-// waitForOthers bounds how long a change without a task waits for others of the same source, and how long a task waits for a change of another node
-// that has no task. It leaves time for the response within the time that callers wait.
+// waitForOthers bounds how long a change without a task waits for others of the same source. It leaves time for the response within the time that
+// callers wait.
 const waitForOthers = 20 * time.Second
 
 // direct makes a change without a task. It waits for other changes of the same source, with a task or without one. If it has waited for
@@ -221,7 +218,7 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 		if err != nil && hold != "" {
 			c.repairs.writeLater(map[string][]byte{hold: nil})
 		}
-		c.held.drop(hold)
+		c.co.release(hold)
 		unlock()
 		leave()
 		result <- err
@@ -234,62 +231,21 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 	}
 }
 
-// lookAgain is how often a change looks whether another node still has its source.
-const lookAgain = 100 * time.Millisecond
-
-// turn waits until a change without a task may begin, for waitForOthers at most. It returns the lock of the source and, in a store that
-// catalogs share, the hold of the change.
+// turn waits until a change without a task may begin, for waitForOthers at most. It returns the lock of the source and the hold of the change.
 func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p plan) (hold string, unlock func(), err error) {
 	wait, cancel := context.WithTimeout(ctx, waitForOthers)
 	defer cancel()
-	var elsewhere error // why the last attempt was refused
-	for {
-		unlock, err = c.locks.Lock(wait, ref.Source, "")
-		if err != nil {
-			if holder := c.locks.Holder(ref.Source); ctx.Err() == nil && (elsewhere == nil || holder != "") {
-				err = busy(ref.Source, holder)
-			} else if ctx.Err() == nil {
-				err = elsewhere
-			}
-			return "", nil, err
+	unlock, err = c.locks.Lock(wait, ref.Source, "")
+	if err != nil {
+		if ctx.Err() == nil {
+			err = busy(ref.Source, c.locks.Holder(ref.Source))
 		}
-		if c.shared == nil {
-			return "", unlock, nil
-		}
-		planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
-		if hold, err = c.begin(ref, entity, "", planned, map[string][]byte{}); err == nil {
-			return hold, unlock, nil
-		}
+		return "", nil, err
+	}
+	planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
+	if hold, err = c.co.begin(wait, ref, entity, "", planned, nil); err != nil {
 		unlock()
-		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy {
-			return "", nil, err
-		}
-		elsewhere = err
-		select { // the store does not say when a hold ends
-		case <-time.After(lookAgain):
-		case <-wait.Done():
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			return "", nil, err
-		}
+		return "", nil, cmp.Or(context.Cause(ctx), err)
 	}
-}
-
-// beginTask makes the first write of the change of a task. It waits while another node makes a change without a task, for waitForOthers at most. A
-// change with a task is refused at once, and the caller gets the id of the other task.
-func (c *Catalog) beginTask(ref Ref, task Task, planned func() (*change, error)) (hold string, err error) {
-	wait, cancel := context.WithTimeout(c.ctx, waitForOthers)
-	defer cancel()
-	for {
-		hold, err = c.begin(ref, ref.entity(), task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
-		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || refused.Task != "" {
-			return hold, err
-		}
-		select {
-		case <-time.After(lookAgain):
-		case <-wait.Done():
-			return "", err
-		}
-	}
+	return hold, unlock, nil
 }

@@ -1,53 +1,27 @@
 package catalog_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
 var kills = flag.Int("kills", 20, "how often TestKill kills the process")
-
-// Environment variables of the processes that TestKill kills. They hold the folder of the catalog and the seed of the changes.
-const (
-	childEnv     = "FOREBAY_CATALOG_CHILD"
-	childSeedEnv = "FOREBAY_CATALOG_CHILD_SEED"
-)
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(childEnv); dir != "" {
-		if err := churn(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if dir := os.Getenv(creationEnv); dir != "" {
-		if err := createUntilKilled(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
 
 // ack is a change that was acknowledged. The task has succeeded, and the source or sink has this version with this
 // description, or the source is deleted.
@@ -62,16 +36,17 @@ const churners = 4
 
 // churn changes definitions until the process is killed, and writes a line for every change that was acknowledged. Each
 // of its goroutines has its own source, so that the last line of a source describes its state.
-func churn(dir string) error {
+func churn(arg string) error {
+	dir, text, _ := strings.Cut(arg, "|")
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return err
+	}
 	eng, err := forebay.Open(filepath.Join(dir, "data"), forebay.Options{Target: buffertest.NewMemory()})
 	if err != nil {
 		return err
 	}
 	cat, err := catalog.Open(filepath.Join(dir, "catalog"), eng, catalog.Options{})
-	if err != nil {
-		return err
-	}
-	seed, err := strconv.ParseUint(os.Getenv(childSeedEnv), 10, 64)
 	if err != nil {
 		return err
 	}
@@ -151,6 +126,9 @@ func sinkSpecs(names ...string) []catalog.SinkSpec { return spec("", names...).S
 // TestKill kills a process, again and again, while it changes definitions. What it has acknowledged is there, versions
 // have no gap, and of every change there is all or nothing.
 func TestKill(t *testing.T) {
+	if arg, ok := proctest.Child(); ok {
+		t.Fatal(churn(arg))
+	}
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
@@ -179,41 +157,13 @@ func TestKill(t *testing.T) {
 // runChild starts a process, kills it after some acknowledged changes, and returns the changes that it has written.
 func runChild(t *testing.T, dir string, seed uint64, after int) (acks []ack) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childEnv+"="+dir, fmt.Sprint(childSeedEnv, "=", seed))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() })
-	defer func() {
-		kill()
-		_ = cmd.Wait() // it was killed
-	}()
-	lines := bufio.NewReader(out)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
-			break // a line that a kill has cut off was not acknowledged
-		}
+	proctest.Start(t, t.Name(), fmt.Sprint(dir, "|", seed)).Lines(after, 0, func(line string) {
 		var a ack
-		if err == nil {
-			err = json.Unmarshal(line, &a)
-		}
-		if err != nil {
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		if acks = append(acks, a); len(acks) == after {
-			kill()
-		}
-	}
-	if len(acks) < after {
-		t.Fatalf("the process ended by itself after %d changes", len(acks))
-	}
+		acks = append(acks, a)
+	})
 	return acks
 }
 

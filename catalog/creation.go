@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,21 +49,18 @@ func (c *Catalog) beginCreation(ch *change, task string) (*creation, error) {
 		return nil, nil
 	}
 	cr := &creation{ID: "forebay-" + uuid.NewString(), Source: ch.ref.Source, Task: task, Hold: ch.hold, Tables: tables}
-	err := c.commit(ch.hold, map[string][]byte{creationKey(cr.ID): encode(cr)})
-	if err == nil {
-		return cr, nil
+	if err := c.co.commit(ch.hold, map[string][]byte{creationKey(cr.ID): encode(cr)}); err != nil {
+		c.repairs.giveUp(map[string][]byte{creationKey(cr.ID): nil}, err) // nothing was created under it
+		return nil, fmt.Errorf("the change could not be stored: %w", err)
 	}
-	if !errors.Is(err, ErrNotCommitted) {
-		c.repairs.writeLater(map[string][]byte{creationKey(cr.ID): nil}) // nothing was created under it
-	}
-	return nil, fmt.Errorf("the change could not be stored: %w", err)
+	return cr, nil
 }
 
 // undoCreation has the target remove the rest of a creation, and forgets it. A table that a live sink uses by now stays.
 // It reports false if it must be repeated because rows are on their way to the tables, changes other than the own ones of the
 // caller begin to use them, or the target or the store failed.
 func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool {
-	if cr.Hold != "" && !c.held.has(cr.Hold) {
+	if c.co.owns(cr.Hold) != nil {
 		c.log.Warn("tables of an ended change left", "task", cr.Task, "tables", cr.Tables, "next", "drop the tables if no sink uses them")
 		return true
 	}
@@ -91,7 +87,7 @@ func (c *Catalog) undoCreation(ctx context.Context, cr *creation, own int) bool 
 			end[cr.Hold] = nil
 		}
 		if err = c.store.Commit(end); err == nil && own == 0 {
-			c.held.drop(cr.Hold)
+			c.co.narrow(cr.Hold, nil)
 		}
 	}
 	if err != nil {

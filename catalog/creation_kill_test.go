@@ -1,11 +1,8 @@
 package catalog_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -15,12 +12,10 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
-
-// creationEnv is set, to the folder of all data, in the processes that TestKillDuringCreate kills.
-const creationEnv = "FOREBAY_CREATION_CHILD"
 
 // tellingTables writes a line for every table that it has made or compared.
 type tellingTables struct{ *dir.TableDir }
@@ -64,6 +59,9 @@ func sinksOfKill() (names []string) {
 // TestKillDuringCreate kills a process while it creates the tables of a source. Either the source is there with all of
 // them, or the corrected request is not refused because of the tables that were left.
 func TestKillDuringCreate(t *testing.T) {
+	if folder, ok := proctest.Child(); ok {
+		t.Fatal(createUntilKilled(folder))
+	}
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
@@ -72,7 +70,7 @@ func TestKillDuringCreate(t *testing.T) {
 	for range max(*kills/2, 1) {
 		folder := t.TempDir()
 		after := 1 + rng.IntN(len(sinksOfKill()))
-		killDuringCreate(t, folder, after)
+		proctest.Start(t, t.Name(), folder).Lines(after, 0, func(string) {})
 		tables := tablesOf(folder)
 		eng := openAt(t, filepath.Join(folder, "data"), forebay.Options{Target: tables})
 		cat, err := catalog.Open(filepath.Join(folder, "catalog"), eng, catalog.Options{})
@@ -115,29 +113,4 @@ func openAt(t *testing.T, folder string, opts forebay.Options) *forebay.Engine {
 		}
 	})
 	return eng
-}
-
-// killDuringCreate runs a child until it has written some lines, and kills it.
-func killDuringCreate(t *testing.T, folder string, after int) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), creationEnv+"="+folder)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	seen := 0
-	for seen < after && lines.Scan() {
-		seen++
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // it was killed
-	if seen < after {
-		t.Fatalf("the process ended by itself after %d tables", seen)
-	}
 }

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 )
@@ -53,23 +51,8 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 			Archive: ch.old.source.archive(), Archived: c.archived(ch.old),
 		}
 		ch.next = nil
-		return errors.Join(err, c.eraseEverywhere(ch))
+		return errors.Join(err, c.co.erase(ch))
 	}))
-}
-
-// eraseEverywhere adds to an erasure the records that other instances have to follow, and the work that remains while an archive is away.
-func (c *Catalog) eraseEverywhere(ch *change) error {
-	if c.shared == nil {
-		if e := ch.erasure; e.Archived || c.canEraseArchive() {
-			ch.records[leftKey(e.Archive)] = encode(erasedMark{At: ch.at})
-		}
-		return nil
-	}
-	ch.records[erasedPrefix+ch.ref.Source+"/"+uuid.NewString()] = encode(erasedMark{At: ch.at, Tables: ch.erasure.Tables, Archive: ch.erasure.Archive})
-	return c.store.Scan(endedKey(ch.ref.Source, ""), func(key string, _ []byte) error {
-		ch.records[key] = nil
-		return nil
-	})
 }
 
 // resumeErasures continues erasures that an earlier opening has begun, or another catalog whose hold this one has now. The sources are no
@@ -91,21 +74,19 @@ func (c *Catalog) resumeErasures(erasures []*erasure, hold string) {
 // finishErasure erases the rest and ends the task.
 func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	done := e.Task
-	defer c.held.drop(hold)
-	owed := c.members.view().owed(c.opts.Instance, e.Task.SourceID)
+	defer c.co.release(hold)
+	erased := c.co.erasing(e.Task.SourceID)
 	err := c.erase(ctx, e, hold)
 	rawLeft := c.eraseArchiveOf(ctx, e, hold)
 	err = errors.Join(err, rawLeft)
-	if c.shared != nil && (err != nil || c.followed(owed, false) != nil) {
-		c.repairs.eraseLater(e.Task.SourceID)
-	}
+	erased(err)
 	c.tables.endErasure(e.Task.ID)
 	switch {
 	case c.ctx.Err() != nil:
 		c.tasks.end(done, ErrClosed)
 		return
-	case hold != "" && !c.held.has(hold):
-		c.disown(done)
+	case c.co.owns(hold) != nil:
+		c.co.disown(done)
 		return
 	}
 	done.Status, done.Result, done.FinishedAt = Succeeded, e.Result, now()
@@ -114,14 +95,15 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 		done.Status, done.Result, done.Failure, done.Partial = Failed, "", sentence(err), true
 	}
 	end := map[string][]byte{taskKey(done.ID): encode(done), erasureKey(done): nil}
-	if c.shared == nil && rawLeft == nil && c.isLeft(e.Archive) {
+	left := c.isLeft(e.Archive)
+	if left && rawLeft == nil {
 		end[leftKey(e.Archive)] = nil
 	}
-	c.held.end(hold, end)
+	c.co.end(hold, end)
 	if err := c.store.Commit(end); err != nil {
 		c.repairs.writeLater(end)
 	}
-	if c.shared == nil && rawLeft != nil {
+	if left && rawLeft != nil {
 		c.repairs.add(func() { c.repairs.archives[e.Archive] = true })
 	}
 	c.tasks.end(done, nil)
@@ -217,11 +199,12 @@ func (c *Catalog) dropTables(ctx context.Context, e *erasure, hold string) error
 	var problems []error
 	for _, table := range e.Tables {
 		err := c.tables.unclaimed(ctx, table)
+		if err == nil {
+			err = c.co.owns(hold)
+		}
 		user := c.defs.userOf(table)
 		switch {
 		case err != nil:
-		case hold != "" && !c.held.has(hold):
-			err = ErrChanged // another node continues it
 		case user != "":
 			problems = append(problems, fmt.Errorf("table %s stays: sink %s uses it", tableText(table), user))
 			continue

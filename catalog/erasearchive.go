@@ -19,7 +19,7 @@ import (
 // raw records. So an archive that is away for longer than the task waits does not keep them.
 //
 // Where catalogs share a store, records that wait in the instance of another node would come after the erasure. So each instance erases the archive
-// once more when it has nothing left of the source, with the tables. See dropagain.go. This also reaches folders that only one node can see.
+// once more when it has nothing left of the source, with the tables. See shareddropagain.go. This also reaches folders that only one node can see.
 
 // archivePrefix begins the keys of archives that are to be erased.
 const archivePrefix = "archive/"
@@ -69,10 +69,8 @@ func (c *Catalog) eraseArchiveOf(ctx context.Context, e *erasure, hold string) e
 	if e.Archive == "" {
 		return nil // an earlier release has begun it
 	}
-	var err error
-	if hold != "" && !c.held.has(hold) {
-		err = ErrChanged // another node continues it
-	} else {
+	err := c.co.owns(hold)
+	if err == nil {
 		err = c.eng.EraseArchive(ctx, e.Archive)
 	}
 	switch {
@@ -117,22 +115,6 @@ func (c *Catalog) eraseArchive(ctx context.Context, archive string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery)
 	defer cancel()
 	return c.eng.EraseArchive(ctx, archive)
-}
-
-// eraseAgain deletes the raw records of erasures that an instance has followed.
-func (c *Catalog) eraseAgain(ctx context.Context, erased []string) error {
-	v := c.members.view()
-	var problems []error
-	for _, e := range erased {
-		archive := v.erased[e].Archive
-		if archive == "" {
-			continue // an earlier release has begun it
-		}
-		if err := c.eraseArchive(ctx, archive); err != nil && !cannotErase(err) {
-			problems = append(problems, err)
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // canEraseArchive reports whether the engine has an archive that can delete raw records.

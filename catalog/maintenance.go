@@ -130,7 +130,7 @@ func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID s
 	if err != nil {
 		return nil, refusal(ref, recordID, err)
 	}
-	return testedCells(newCellRecords(cells)), nil
+	return testedCells(cells), nil
 }
 
 // ReplayRejected replays one record at once. See [Catalog.ReplayRejected].
@@ -238,7 +238,7 @@ func (m *Maintenance) SinkStatistics(_ context.Context, sourceID, id string) (St
 	if err != nil {
 		return Statistics{}, err
 	}
-	return counted{own: map[[2]string]forebay.SinkStats{{sourceID, id}: st}}.of(sourceID, Sink{ID: id}), nil
+	return engineCounts{{sourceID, id}: st}.of(sourceID, Sink{ID: id}), nil
 }
 
 // Retry repeats at once all failed work of a sink, or of all sinks of a source. See [Catalog.Retry].

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,13 +60,11 @@ func (c *Catalog) load() (erasures []*erasure, creations []*creation, err error)
 		scan(c.store, retiredPrefix, func(_ string, r *retired) { c.retired.add(*r) }),
 		scan(c.store, erasurePrefix, func(_ string, e *erasure) { erasures = append(erasures, e) }),
 		scan(c.store, creationPrefix, func(_ string, cr *creation) { creations = append(creations, cr) }),
-		c.loadMembers(),
-		c.store.Scan(holdPrefix, func(key string, record []byte) error {
-			c.held.follow(key, bytes.Clone(record))
-			return nil
-		}),
 	)
-	return erasures, creations, errors.Join(err, c.loadArchives(erasures), c.loadTasks(erasures))
+	if err = errors.Join(err, c.loadArchives(erasures)); err != nil {
+		err = fmt.Errorf("catalog: %w", err)
+	}
+	return erasures, creations, err
 }
 
 // loadArchives reads which raw records of erased sources are left. A resumed task deletes its own.
@@ -80,23 +77,6 @@ func (c *Catalog) loadArchives(erasures []*erasure) error {
 		}
 		return nil
 	})
-}
-
-// loadMembers reads the members of a store that catalogs share.
-func (c *Catalog) loadMembers() error {
-	if c.shared == nil {
-		return nil
-	}
-	records := map[string][]byte{}
-	for _, prefix := range []string{memberPrefix, endedPrefix, erasedPrefix} {
-		if err := c.store.Scan(prefix, func(key string, record []byte) error {
-			records[key] = bytes.Clone(record)
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	return c.members.apply(records)
 }
 
 // readTree reads a source with its sinks, or nil when there is none.

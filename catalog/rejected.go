@@ -25,10 +25,15 @@ import (
 type QuarantineStatistics struct {
 	// Records is the current number, Bytes their size as the bounds count it, OldestAt when the oldest was rejected. On a store that
 	// several catalogs share each node has the bounds for itself.
-	Records, Bytes int64
-	OldestAt       time.Time
+	Records  int64     `json:"records,omitempty"`
+	Bytes    int64     `json:"bytes,omitempty"`
+	OldestAt time.Time `json:"oldestAt,omitzero"`
 	// Added counts the records of all time. Lost counts the records that could not be read from a disk.
-	Added, Replayed, Discarded, Expired, Lost int64
+	Added     int64 `json:"added,omitempty"`
+	Replayed  int64 `json:"replayed,omitempty"`
+	Discarded int64 `json:"discarded,omitempty"`
+	Expired   int64 `json:"expired,omitempty"`
+	Lost      int64 `json:"lost,omitempty"`
 }
 
 // RejectedPage is a part of the quarantine of a sink. It may be short or empty and have a Next. See [forebay.SinkQuarantine.Page].
@@ -46,13 +51,14 @@ type RejectedPage struct {
 // TestedCell is a [mapping.Cell] of a rejected record.
 type TestedCell struct {
 	// Column and Type come from the definition.
-	Column string
-	Type   datatype.Type
+	Column string        `json:"column"`
+	Type   datatype.Type `json:"type,omitempty"`
 	// Value is empty for Null and for a cell with an Error. The value of a secret column is hidden.
-	Value string
-	Null  bool
+	Value string `json:"value,omitempty"`
+	Null  bool   `json:"null,omitempty"`
 	// Error is why there is no value, and Reason the same as a word.
-	Error, Reason string
+	Error  string `json:"error,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Rejected lists the quarantine of a sink, at most limit records that f selects. f.After is the Next of the page before. The work of each
@@ -67,35 +73,21 @@ func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.R
 		return RejectedPage{}, bad
 	}
 	r := request{Op: opRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{After: after, Filter: newFilterRecord(f), Limit: max(limit, 1)}}
-	_, all := c.carryOut(ctx, r)
+	all := c.co.carryOut(ctx, r)
 	if _, _, err := outcomeOf(all); err != nil {
 		return RejectedPage{}, err
 	}
+	got := c.co.ask(ctx, statisticsTimeout, r, nil)
 	pages := map[string]instanceAnswer{}
-	add := func(list []instanceAnswer) {
-		for _, i := range list {
-			if known, ok := pages[i.Instance]; i.Rejects != nil && i.Outcome != outcomeFailed && (!ok || i.Epoch > known.Epoch) {
-				pages[i.Instance] = i
-			}
+	for _, i := range append(all, got.instances...) {
+		if known, ok := pages[i.Instance]; i.Rejects != nil && i.Outcome != outcomeFailed && (!ok || i.Epoch > known.Epoch) {
+			pages[i.Instance] = i
 		}
 	}
-	add(all)
-	var page RejectedPage
-	if c.shared != nil {
-		got := c.ask(ctx, statisticsTimeout, r)
-		add(got.instances())
-		has := func(instance string) bool { _, ok := pages[instance]; return ok }
-		if page.Missing = c.missing(c.members.view(), has, got); len(page.Missing) > 0 {
-			_ = c.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
-			page.Missing = c.missing(c.members.view(), has, got)
-		}
-		lives := c.members.view().instances
-		maps.DeleteFunc(pages, func(instance string, _ instanceAnswer) bool { _, ok := lives[instance]; return !ok })
-	}
+	page := RejectedPage{Missing: got.missing(ctx, func(instance string) bool { _, ok := pages[instance]; return ok })}
+	lives := c.co.instances()
+	maps.DeleteFunc(pages, func(instance string, _ instanceAnswer) bool { _, ok := lives[instance]; return !ok })
 	page.merge(sourceID, id, pages, after, max(limit, 1))
-	if c.shared == nil && page.Next != "" {
-		_, page.Next, _ = strings.Cut(page.Next, placeMark)
-	}
 	return page, nil
 }
 
@@ -147,13 +139,13 @@ func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswe
 	var entries []string
 	for _, name := range slices.Sorted(maps.Keys(at)) {
 		if _, lives := pages[name]; lives || len(p.Missing) > 0 { // a returning node continues where it was
-			entries = append(entries, name+placeMark+at[name])
+			entries = append(entries, strings.TrimPrefix(name+placeMark+at[name], placeMark))
 		}
 	}
 	p.Next = strings.Join(entries, ",")
 }
 
-// placeMark is between an instance and the last record of it that was listed.
+// placeMark is between an instance, unless it has no name, and the last record of it that was listed.
 const placeMark = "~"
 
 // maxPositions bounds a RejectedFilter.After that a caller passes, in bytes.
@@ -166,11 +158,11 @@ func (c *Catalog) positions(next string) (map[string]string, error) {
 	}
 	at := map[string]string{}
 	for entry := range strings.SplitSeq(next, ",") {
-		instance, id, placed := strings.Cut(entry, placeMark)
-		if c.shared == nil {
-			instance, id, placed = c.opts.Instance, entry, !placed
+		instance, id, named := strings.Cut(entry, placeMark)
+		if !named {
+			instance, id = "", entry
 		}
-		if _, ok := rejectNumber(id); !ok || !placed || at[instance] != "" || len(next) > maxPositions {
+		if _, ok := rejectNumber(id); !ok || named != c.co.severalEngines() || at[instance] != "" || len(next) > maxPositions {
 			return nil, noPlace(next)
 		}
 		at[instance] = id
@@ -240,15 +232,7 @@ func (c *Catalog) TestRejected(ctx context.Context, sourceID, id, recordID strin
 	if err != nil {
 		return nil, err
 	}
-	return testedCells(a.Cells), nil
-}
-
-func testedCells(records []cellRecord) []TestedCell {
-	cells := make([]TestedCell, 0, len(records))
-	for _, cell := range records {
-		cells = append(cells, TestedCell(cell))
-	}
-	return cells
+	return a.Cells, nil
 }
 
 // ReplayRejected replays one record at once. See [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
@@ -277,16 +261,15 @@ func (c *Catalog) maps(ref Ref) error {
 	return err
 }
 
-// onRejected carries out a request about one record, where it is. If an instance ends meanwhile, the record may have moved to an engine that was
-// asked before. Then all are asked again.
+// onRejected carries out a request about one record, where it is.
 func (c *Catalog) onRejected(ctx context.Context, r request) (a rejectsAnswer, err error) {
-	for round := 1; ; round++ {
-		places := c.places()
+	for range c.co.rounds() {
 		a, err = c.tryRejected(ctx, r)
-		if gone, refused := errors.AsType[*Error](err); !refused || gone.Code != RecordNotFound || round == moveRounds || !c.haveEnded(places) {
-			return a, err
+		if gone, refused := errors.AsType[*Error](err); !refused || gone.Code != RecordNotFound {
+			break
 		}
 	}
+	return a, err
 }
 
 // tryRejected is one attempt of onRejected.
@@ -295,19 +278,15 @@ func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsAnswer, er
 		return rejectsAnswer{}, err
 	}
 	found := func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound && i.Outcome != outcomeFailed }
-	_, all := c.carryOut(ctx, r)
-	if c.shared != nil && !slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound }) {
-		got := c.askUntil(ctx, filesTimeout, r, func(a response) bool { return slices.ContainsFunc(a.Instances, found) })
-		all = append(all, got.instances()...)
+	all := c.co.carryOut(ctx, r)
+	if !slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound }) {
+		got := c.co.ask(ctx, filesTimeout, r, found)
+		all = append(all, got.instances...)
 		if !slices.ContainsFunc(all, found) {
 			knows := func(instance string) bool {
 				return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
 			}
-			missing := c.missing(c.members.view(), knows, got)
-			if len(missing) > 0 && c.catchUp(ctx, statisticsTimeout) == nil {
-				missing = c.missing(c.members.view(), knows, got)
-			}
-			if len(missing) > 0 {
+			if missing := got.missing(ctx, knows); len(missing) > 0 {
 				return rejectsAnswer{}, &MissingError{missing}
 			}
 		}
@@ -353,16 +332,9 @@ func refusedEdit(e *forebay.EditError) string {
 }
 
 // onRejects carries out a request about a quarantine in one engine.
-func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceAnswer {
-	out := instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
-	q := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
-	if a.move != nil {
-		a.move.RLock()
-		defer a.move.RUnlock()
-		if refused := a.refuses(r, q); refused != nil {
-			return *refused
-		}
-	}
+func (c *Catalog) onRejects(ctx context.Context, p place, r request) instanceAnswer {
+	out := instanceAnswer{Instance: p.instance, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
+	q := p.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	id := ""
 	if len(r.Rejects.IDs) > 0 {
 		id = r.Rejects.IDs[0]
@@ -370,7 +342,7 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 	var err error
 	switch r.Op {
 	case opRejects:
-		err = out.Rejects.list(ctx, a, r)
+		err = out.Rejects.list(ctx, p, r)
 	case opRejected:
 		var content forebay.RejectedContent
 		if content, err = q.Get(ctx, id); err == nil {
@@ -386,13 +358,13 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 			err = buffer.ErrUnknownRejected
 			break
 		}
-		err = c.asDefined(ctx, a, r, func() error {
+		err = p.asDefined(ctx, r, func() error {
 			cells, err := q.Test(ctx, id)
-			out.Rejects.Cells = newCellRecords(cells)
+			out.Rejects.Cells = testedCells(cells)
 			return err
 		})
 	case opReplayRejects, opDropRejects:
-		err = c.moveRejects(ctx, a, r, out.Rejects)
+		err = moveRejects(ctx, p, r, out.Rejects)
 		if err == nil && r.Rejects.Filter == nil && out.Rejects.Result == (RejectsResult{}) {
 			err = buffer.ErrUnknownRejected
 		}
@@ -416,15 +388,15 @@ func (c *Catalog) onRejects(ctx context.Context, a adopted, r request) instanceA
 }
 
 // list fills a page.
-func (out *rejectsAnswer) list(ctx context.Context, a adopted, r request) error {
-	for _, st := range a.eng.Stats().Sinks {
+func (out *rejectsAnswer) list(ctx context.Context, p place, r request) error {
+	for _, st := range p.eng.Stats().Sinks {
 		if st.Source == r.Source && st.Sink == r.Sinks[0] {
 			out.Total = st.Quarantine.Records
 		}
 	}
 	f := r.Rejects.Filter.filter()
-	f.After = r.Rejects.After[a.instance]
-	page, err := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().Page(ctx, f, r.Rejects.Limit)
+	f.After = r.Rejects.After[p.instance]
+	page, err := p.eng.Sink(r.Source, r.Sinks[0]).Quarantine().Page(ctx, f, r.Rejects.Limit)
 	if errors.Is(err, forebay.ErrUnknownSink) {
 		return nil
 	}
@@ -439,13 +411,13 @@ func (out *rejectsAnswer) list(ctx context.Context, a adopted, r request) error 
 const rejectsAtOnce = 100
 
 // moveRejects replays or discards the records of the request that the engine has, or the next records that its filter selects.
-func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *rejectsAnswer) error {
-	q := a.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
+func moveRejects(ctx context.Context, p place, r request, out *rejectsAnswer) error {
+	q := p.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	ids := r.Rejects.IDs
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !q.Has(id) })
 	if r.Rejects.Filter != nil {
 		f := r.Rejects.Filter.filter()
-		f.After = r.Rejects.After[a.instance]
+		f.After = r.Rejects.After[p.instance]
 		// Records that are rejected from now on wait for the next task. Otherwise a task whose definition rejects new rows would never end.
 		if now := time.Now().Add(time.Millisecond); f.Until.IsZero() || now.Before(f.Until) {
 			f.Until = now
@@ -468,40 +440,17 @@ func (c *Catalog) moveRejects(ctx context.Context, a adopted, r request, out *re
 		out.Result.Discarded = n
 		return err
 	}
-	return c.asDefined(ctx, a, r, func() error {
+	return p.asDefined(ctx, r, func() error {
 		res, err := q.Replay(ctx, ids...)
 		out.Result = RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected, Gone: res.Gone}
 		return err
 	})
 }
 
-// asDefined calls fn while the engine has the sink as it is defined now. An adopted engine has no definitions, so it gets this one meanwhile.
-func (c *Catalog) asDefined(ctx context.Context, a adopted, r request, fn func() error) (err error) {
-	if a.turn == nil {
-		return fn()
+// asDefined calls run while the engine has the sink as it is defined now.
+func (p place) asDefined(ctx context.Context, r request, run func() error) error {
+	if p.define == nil {
+		return run()
 	}
-	a.turn.Lock()
-	defer a.turn.Unlock()
-	t, _, err := c.find(Ref{r.Source, r.Sinks[0]})
-	if err != nil {
-		return err
-	}
-	def, err := t.definition(c.keys)
-	if err != nil {
-		return err
-	}
-	def.Sinks = slices.DeleteFunc(def.Sinks, func(s forebay.Sink) bool { return s.ID != r.Sinks[0] })
-	compiled, err := a.eng.Compile(def)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if gone := a.eng.Remove(context.WithoutCancel(ctx), r.Source); gone != nil && !errors.Is(gone, forebay.ErrUnknownSource) {
-			err = errors.Join(err, fmt.Errorf("end source %s in the adopted instance %s: %w", r.Source, a.instance, gone))
-		}
-	}()
-	if _, err := compiled.Apply(ctx, forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return false }}); err != nil {
-		return err
-	}
-	return fn()
+	return p.define(ctx, Ref{r.Source, r.Sinks[0]}, run)
 }

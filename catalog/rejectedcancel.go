@@ -30,13 +30,10 @@ func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task,
 	if err != nil || last.Finished() || c.tasks.cancelRejects(last) {
 		return last, err
 	}
-	if c.shared == nil {
-		return c.Task(last.ID) // it has ended meanwhile
-	}
 	r := request{Op: opCancelRejects, Source: sourceID, Sinks: []string{id}, Task: last.ID}
 	done := func(i instanceAnswer) bool { return i.Outcome == outcomeDone }
-	got := c.askUntil(ctx, filesTimeout, r, func(a response) bool { return slices.ContainsFunc(a.Instances, done) })
-	all := got.instances()
+	got := c.co.ask(ctx, filesTimeout, r, done)
+	all := got.instances
 	if slices.ContainsFunc(all, done) {
 		return last, nil
 	}
@@ -46,7 +43,7 @@ func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task,
 	knows := func(instance string) bool {
 		return instance == c.opts.Instance || slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance })
 	}
-	if missing := c.missing(c.members.view(), knows, got); len(missing) > 0 {
+	if missing := got.missing(ctx, knows); len(missing) > 0 {
 		return Task{}, &MissingError{missing}
 	}
 	return last, nil // it ends, or its node has stopped and another node ends it

@@ -9,7 +9,6 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
@@ -43,7 +42,7 @@ type rejectsAnswer struct {
 	LastAt  time.Time      `json:"lastAt,omitzero"`
 	Until   time.Time      `json:"until,omitzero"`
 	Content *contentRecord `json:"content,omitempty"`
-	Cells   []cellRecord   `json:"cells,omitempty"`
+	Cells   []TestedCell   `json:"cells,omitempty"`
 	Result  RejectsResult  `json:"result,omitzero"`
 	// Refused says why the edit is invalid.
 	Refused string `json:"refused,omitempty"`
@@ -161,19 +160,10 @@ func (r *contentRecord) content(source, sink string) forebay.RejectedContent {
 	}
 }
 
-// cellRecord has the fields of a [TestedCell].
-type cellRecord struct {
-	Column string        `json:"column"`
-	Type   datatype.Type `json:"type,omitempty"`
-	Value  string        `json:"value,omitempty"`
-	Null   bool          `json:"null,omitempty"`
-	Error  string        `json:"error,omitempty"`
-	Reason string        `json:"reason,omitempty"`
-}
-
-func newCellRecords(cells []mapping.Cell) (list []cellRecord) {
+func testedCells(cells []mapping.Cell) []TestedCell {
+	list := make([]TestedCell, 0, len(cells))
 	for _, cell := range cells {
-		r := cellRecord{Column: cell.Column, Type: cell.Type, Value: cell.Value, Null: cell.Null}
+		r := TestedCell{Column: cell.Column, Type: cell.Type, Value: cell.Value, Null: cell.Null}
 		if cell.Err != nil {
 			r.Error = cell.Err.Error()
 			if e, ok := errors.AsType[*mapping.Error](cell.Err); ok {
@@ -185,26 +175,14 @@ func newCellRecords(cells []mapping.Cell) (list []cellRecord) {
 	return list
 }
 
-// quarantineRecord is a [QuarantineStatistics].
-type quarantineRecord struct {
-	Records   int64     `json:"records,omitempty"`
-	Bytes     int64     `json:"bytes,omitempty"`
-	OldestAt  time.Time `json:"oldestAt,omitzero"`
-	Added     int64     `json:"added,omitempty"`
-	Replayed  int64     `json:"replayed,omitempty"`
-	Discarded int64     `json:"discarded,omitempty"`
-	Expired   int64     `json:"expired,omitempty"`
-	Lost      int64     `json:"lost,omitempty"`
-}
-
-func newQuarantineRecord(q buffer.QuarantineStats) quarantineRecord {
-	return quarantineRecord{
+func newQuarantineStatistics(q buffer.QuarantineStats) QuarantineStatistics {
+	return QuarantineStatistics{
 		Records: q.Records, Bytes: q.Bytes, OldestAt: q.OldestAt, Added: q.Added, Replayed: q.Replayed, Discarded: q.Discarded, Expired: q.Expired,
 		Lost: q.Lost,
 	}
 }
 
-func (q *quarantineRecord) add(o quarantineRecord) {
+func (q *QuarantineStatistics) add(o QuarantineStatistics) {
 	q.Records += o.Records
 	q.Bytes += o.Bytes
 	q.Added += o.Added
@@ -215,8 +193,4 @@ func (q *quarantineRecord) add(o quarantineRecord) {
 	if !o.OldestAt.IsZero() && (q.OldestAt.IsZero() || o.OldestAt.Before(q.OldestAt)) {
 		q.OldestAt = o.OldestAt
 	}
-}
-
-func (q quarantineRecord) statistics() QuarantineStatistics {
-	return QuarantineStatistics(q)
 }

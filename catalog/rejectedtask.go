@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 		_, _, err := c.find(ref)
 		return &change{}, err
 	}
-	hold, err := c.begin(Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
+	hold, err := c.co.begin(c.ctx, Ref{}, entity, task.ID, planned, map[string][]byte{taskKey(task.ID): encode(task)})
 	if err != nil {
 		c.tasks.release(entity)
 		return Task{}, err
@@ -147,9 +146,9 @@ func (c *Catalog) submitRejects(verb, op string, ref Ref, s RejectedSelection, d
 func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r request) {
 	ctx, cancel := context.WithTimeout(ctx, rejectsTimeout)
 	defer cancel()
-	defer c.held.drop(hold)
+	defer c.co.release(hold)
 	result := RejectsResult{}
-	c.syncFollowed(ctx)
+	c.co.syncFollowed(ctx)
 	var err error
 	if r.Rejects.Filter != nil {
 		err = c.moveFiltered(ctx, hold, r, &result)
@@ -162,12 +161,10 @@ func (c *Catalog) runRejects(ctx context.Context, task Task, hold string, r requ
 	}
 	done.noteDiscard(c.log)
 	end := map[string][]byte{taskKey(task.ID): encode(done)}
-	if hold != "" {
-		end[hold] = nil
-	}
-	switch err := c.commit(hold, end); {
+	c.co.end(hold, end)
+	switch err := c.co.commit(hold, end); {
 	case errors.Is(err, ErrChanged):
-		c.disown(task)
+		c.co.disown(task)
 		return
 	case err != nil:
 		c.repairs.writeLater(end)
@@ -198,61 +195,31 @@ func (t Task) noteDiscard(log *slog.Logger) {
 	}
 }
 
-// places returns the instances that may have records.
-func (c *Catalog) places() []string {
-	if c.shared == nil {
-		return []string{c.opts.Instance}
-	}
-	return slices.Sorted(maps.Keys(c.members.view().instances))
-}
-
-// haveEnded reports whether some of the instances have ended.
-func (c *Catalog) haveEnded(instances []string) bool {
-	now := c.places()
-	return slices.ContainsFunc(instances, func(instance string) bool { return !slices.Contains(now, instance) })
-}
-
 // moveFiltered goes through all instances, with a place in each.
 func (c *Catalog) moveFiltered(ctx context.Context, hold string, r request, result *RejectsResult) error {
 	var problems []error
-	places := c.places()
-	for round := 1; ; round++ {
-		problems = append(problems, c.moveFilteredAt(ctx, hold, r, places, result))
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if round == moveRounds || !c.haveEnded(places) {
-			return errors.Join(problems...)
-		}
-		places = c.places() // the records of an instance that has ended may have moved to one that was asked before
-	}
-}
-
-// moveRounds is how often a task goes through the instances if some of them end meanwhile.
-const moveRounds = 3
-
-func (c *Catalog) moveFilteredAt(ctx context.Context, hold string, r request, places []string, result *RejectsResult) error {
-	var problems []error
 	filters := *r.Rejects
-	for _, instance := range places {
-		step := filters
-		filter := *step.Filter
-		step.Instance, step.Filter, step.After = instance, &filter, nil
-		for {
-			r.Rejects = &step
-			a, err := c.moveAt(ctx, hold, instance, r)
-			result.add(a.Result)
-			if err != nil {
-				problems = append(problems, err)
-				break
+	for places := range c.co.rounds() {
+		for _, instance := range places {
+			step := filters
+			filter := *step.Filter
+			step.Instance, step.Filter, step.After = instance, &filter, nil
+			for {
+				r.Rejects = &step
+				a, err := c.moveAt(ctx, hold, instance, r)
+				result.add(a.Result)
+				if err != nil {
+					problems = append(problems, err)
+					break
+				}
+				if !a.More {
+					break
+				}
+				filter.Until, step.After = a.Until, map[string]string{instance: a.Last}
 			}
-			if !a.More {
-				break
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
-			filter.Until, step.After = a.Until, map[string]string{instance: a.Last}
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
 		}
 	}
 	return errors.Join(problems...)
@@ -264,7 +231,8 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 	ids := slices.Compact(slices.Sorted(slices.Values(r.Rejects.IDs)))
 	for some := range slices.Chunk(ids, rejectsAtOnce) {
 		var moved RejectsResult
-		for round, places := 1, c.places(); ; round++ {
+		for places := range c.co.rounds() {
+			moved.Rejected = 0 // by an earlier round
 			for _, instance := range places {
 				r.Rejects = &rejectsRequest{Instance: instance, IDs: some}
 				a, err := c.moveAt(ctx, hold, instance, r)
@@ -274,10 +242,9 @@ func (c *Catalog) moveSelected(ctx context.Context, hold string, r request, resu
 					break
 				}
 			}
-			if !c.haveEnded(places) || round == moveRounds || moved.count() >= len(some) || ctx.Err() != nil {
+			if moved.count() >= len(some) || ctx.Err() != nil {
 				break
 			}
-			places, moved.Rejected = c.places(), 0 // as in moveFiltered. The records that were rejected again are asked once more.
 		}
 		if ctx.Err() == nil && errors.Join(problems...) == nil {
 			moved.Gone = len(some) - moved.Replayed - moved.Rejected - moved.Discarded
@@ -301,23 +268,19 @@ const (
 // is not ended by ctx, because its moved records would not be counted.
 func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsAnswer, error) {
 	var moved RejectsResult // by attempts that have not come to their end
-	failed := Missing{Instance: instance, Node: c.members.view().instances[instance].Node}
+	failed := Missing{Instance: instance, Node: c.co.instances()[instance]}
 	for attempt, full := 1, 0; ; {
-		if ctx.Err() != nil || hold != "" && !c.held.has(hold) {
-			return rejectsAnswer{Result: moved}, cmp.Or(context.Cause(ctx), ErrChanged)
+		if err := cmp.Or(context.Cause(ctx), c.co.owns(hold)); err != nil {
+			return rejectsAnswer{Result: moved}, err
 		}
 		stepping, cancel := context.WithTimeout(c.ctx, filesTimeout)
-		_, all := c.carryOut(stepping, r)
+		all := c.co.carryOut(stepping, r)
 		cancel()
-		if c.shared != nil && len(all) == 0 {
-			here := func(a response) bool {
-				return slices.ContainsFunc(a.Instances, func(i instanceAnswer) bool { return i.Instance == instance })
-			}
-			got := c.askUntil(c.ctx, filesTimeout, r, here)
-			all = slices.DeleteFunc(got.instances(), func(i instanceAnswer) bool { return i.Instance != instance })
+		if len(all) == 0 {
+			got := c.co.ask(c.ctx, filesTimeout, r, func(i instanceAnswer) bool { return i.Instance == instance })
+			all = slices.DeleteFunc(got.instances, func(i instanceAnswer) bool { return i.Instance != instance })
 			if len(all) == 0 {
-				_ = c.catchUp(ctx, statisticsTimeout)
-				missing := c.missing(c.members.view(), func(other string) bool { return other != instance }, got)
+				missing := got.missing(ctx, func(other string) bool { return other != instance })
 				if len(missing) == 0 {
 					return rejectsAnswer{Result: moved}, nil // it has ended because it had none left
 				}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -18,8 +19,6 @@ type repairs struct {
 	// outOfSync are the sources whose definition in the engine may differ from the catalog's, with the number of the last entry.
 	outOfSync map[string]int
 	entries   int
-	// erased are sources that another catalog has erased, whose rows and counters are still in the engine of this one.
-	erased map[string]bool
 	// pendingWrites are records that could not be written. A nil record is to be removed.
 	pendingWrites map[string][]byte
 	// creations has, by id, the creations whose change was not made.
@@ -32,7 +31,7 @@ type repairs struct {
 
 func newRepairs() *repairs {
 	return &repairs{
-		outOfSync: map[string]int{}, erased: map[string]bool{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, archives: map[string]bool{},
+		outOfSync: map[string]int{}, pendingWrites: map[string][]byte{}, creations: map[string]*creation{}, archives: map[string]bool{},
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -53,14 +52,24 @@ func (r *repairs) writeLater(records map[string][]byte) {
 	r.add(func() { maps.Copy(r.pendingWrites, records) })
 }
 
+// giveUp removes later what a commit that failed with err may have stored.
+func (r *repairs) giveUp(records map[string][]byte, err error) {
+	if errors.Is(err, ErrNotCommitted) {
+		return
+	}
+	gone := make(map[string][]byte, len(records))
+	for key := range records {
+		gone[key] = nil
+	}
+	r.writeLater(gone)
+}
+
 func (r *repairs) syncLater(source string) {
 	r.add(func() {
 		r.entries++
 		r.outOfSync[source] = r.entries
 	})
 }
-
-func (r *repairs) eraseLater(source string) { r.add(func() { r.erased[source] = true }) }
 
 func (r *repairs) undoLater(cr *creation) { r.add(func() { r.creations[cr.ID] = cr }) }
 
@@ -78,21 +87,6 @@ func (r *repairs) outOfSyncSince(source string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.outOfSync[source]
-}
-
-func (r *repairs) isErased(source string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.erased[source]
-}
-
-// eraseDone says that the engine has nothing left of a source, unless none reports that there is another erasure by now.
-func (r *repairs) eraseDone(source string, none func() bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if none() {
-		delete(r.erased, source)
-	}
 }
 
 // endErasures adds to the write of a new source the ends of erasures of its id that are still to be written. Otherwise the
@@ -173,7 +167,7 @@ func (c *Catalog) repair(ctx context.Context) bool {
 		}
 	}
 	done = c.syncOutOfSync(ctx) && done
-	if err := c.dropFollowed(ctx); err != nil {
+	if err := c.co.dropFollowed(ctx); err != nil {
 		c.log.Warn("tables of erased sources left", "cause", err, "next", "it is retried automatically")
 		done = false
 	}
@@ -197,13 +191,12 @@ func (c *Catalog) syncAgain(ctx context.Context, sourceID string) error {
 		return err
 	}
 	defer unlock()
-	erased := c.repairs.isErased(sourceID) // then the engine lacks a new source of this id
-	if err := c.eraseFollowed(ctx, sourceID); err != nil {
-		return err
-	}
 	since := c.repairs.outOfSyncSince(sourceID)
-	if since == 0 && !erased {
+	if since == 0 {
 		return nil
+	}
+	if err := c.co.eraseFollowed(ctx, sourceID); err != nil {
+		return err
 	}
 	if err := c.restore(ctx, sourceID, c.defs.get(sourceID)); err != nil {
 		return err
@@ -217,11 +210,6 @@ func (c *Catalog) syncOutOfSync(ctx context.Context) bool {
 	r := c.repairs
 	r.mu.Lock()
 	sources := slices.Collect(maps.Keys(r.outOfSync))
-	for id := range r.erased {
-		if r.outOfSync[id] == 0 {
-			sources = append(sources, id)
-		}
-	}
 	r.mu.Unlock()
 	var failed atomic.Bool
 	turns := make(chan struct{}, syncedAtOnce)

@@ -1,13 +1,75 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
 )
 
-// shared is a [Store] that other catalogs change too. A catalog on one follows their commits and makes its own conditional.
-type shared interface {
+// shared is the [coordinator] of a catalog whose store other catalogs have, too.
+type shared struct {
+	c     *Catalog
+	store sharedStore
+	// opening is new for each time that the catalog of the node is opened.
+	opening string
+	holds
+	members members
+	adopted adoptions
+
+	erasedMu sync.Mutex
+	// erased are sources that another catalog has erased, whose rows and counters are still in the engine of this one. They are out of sync, too.
+	erased map[string]bool
+}
+
+// newCoordinator returns the coordinator for the store of a catalog.
+func newCoordinator(c *Catalog) coordinator {
+	store, ok := c.store.(sharedStore)
+	if !ok {
+		return alone{c}
+	}
+	c.tasks.ended = func(ctx context.Context, task Task) {
+		if c.repairs.outOfSyncSince(task.SourceID) > 0 {
+			_ = c.syncAgain(ctx, task.SourceID) // the sweep logs why, and tries again
+		}
+	}
+	return &shared{
+		c: c, store: store, opening: uuid.NewString(), holds: holds{own: map[string]hold{}, others: map[string]seenHold{}},
+		erased: map[string]bool{},
+	}
+}
+
+func (s *shared) open(ctx context.Context, _ []*erasure) (err error) {
+	records := map[string][]byte{}
+	for _, prefix := range []string{memberPrefix, endedPrefix, erasedPrefix, holdPrefix, taskPrefix} {
+		err = errors.Join(err, s.c.store.Scan(prefix, func(key string, record []byte) error {
+			records[key] = bytes.Clone(record)
+			return nil
+		}))
+	}
+	if err = errors.Join(err, s.apply(records, false)); err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	s.store.follow(s.took)
+	if err := s.join(ctx); err != nil {
+		return fmt.Errorf("catalog: instance %s of node %s cannot join the others: %w", s.c.opts.Instance, s.c.opts.Node, err)
+	}
+	s.c.repairs.add(func() {}) // the instance may have tables to drop
+	return nil
+}
+
+// start resumes no erasure. The catalog that has begun it continues it, or takeOver does.
+func (s *shared) start([]*erasure, []*creation) {
+	s.c.syncOutOfSync(s.c.ctx)
+	s.c.tasks.work.Add(1)
+	go s.watchHolds()
+}
+
+// sharedStore is a [Store] that other catalogs change too. A catalog on one follows their commits and makes its own conditional.
+type sharedStore interface {
 	Store
 	// follow begins to follow other catalogs. From now on took is called for each commit, in order, when Get and Scan show it and before
 	// commitIf returns. own tells whether this store made it. took must not call commitIf or catchUp.

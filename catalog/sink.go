@@ -69,7 +69,10 @@ type SinkPatch struct {
 // CreateSink makes a sink. Its table is created, and if it exists compared, or extended. The id of a deleted sink brings that one
 // back with the new content, and its versions continue.
 func (c *Catalog) CreateSink(by By, sourceID string, spec SinkSpec) (Task, error) {
-	if _, err := c.liveTree(sourceID); err != nil && c.shared == nil { // else the plan looks, when it has caught up
+	if err := c.CatchUp(c.ctx); err != nil {
+		return Task{}, err
+	}
+	if _, err := c.liveTree(sourceID); err != nil {
 		return Task{}, err
 	}
 	id, bad := newID(spec.ID, spec.Name, "sinkId")

@@ -67,7 +67,7 @@ func (c *Catalog) Statistics(ctx context.Context, sourceIDs []string) (map[strin
 			live = append(live, id)
 		}
 	}
-	counted := c.count(ctx, live)
+	counted := c.co.count(ctx, live)
 	all := make(map[string]map[string]Statistics, len(live))
 	for _, id := range live {
 		t := c.defs.get(id)
@@ -82,117 +82,78 @@ func (c *Catalog) Statistics(ctx context.Context, sourceIDs []string) (map[strin
 	return all, context.Cause(ctx)
 }
 
-// counted has the known counters of some sources at one moment.
-type counted struct {
-	// own are the counters of this catalog's engine, under the name instance, which is empty where the store is not shared.
-	own      map[[2]string]forebay.SinkStats
-	instance string
-	// others are the counters of the other instances that were learned, by name.
-	others  map[string]map[[2]string]sinkCounts
-	view    membersView
-	missing []Missing
+// counts are the counters of some sources at one moment.
+type counts interface {
+	// of returns the counters of a sink.
+	of(source string, s Sink) Statistics
+	// clear makes s record the counters to subtract from then on.
+	clear(at time.Time, source string, s *Sink)
+	// missing are the instances whose counters are not known.
+	missing() []Missing
 }
 
-// count asks all nodes for the counters of some sources.
-func (c *Catalog) count(ctx context.Context, sources []string) counted {
-	k := counted{others: map[string]map[[2]string]sinkCounts{}}
-	if c.shared != nil {
-		k.instance = c.opts.Instance
-		answers := c.ask(ctx, statisticsTimeout, request{Op: opStatistics, Sources: sources})
-		epochs := map[string]uint64{}
-		for _, i := range append(c.adoptedCounts(sources), answers.instances()...) {
-			if _, known := k.others[i.Instance]; known && i.Epoch < epochs[i.Instance] {
-				continue
-			}
-			epochs[i.Instance], k.others[i.Instance] = i.Epoch, map[[2]string]sinkCounts{}
-			for _, s := range i.Sinks {
-				k.others[i.Instance][[2]string{s.Source, s.Sink}] = s
-			}
-		}
-		has := func(instance string) bool { return instance == k.instance || k.others[instance] != nil }
-		if k.view = c.members.view(); len(c.missing(k.view, has, answers)) > 0 {
-			_ = c.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
-			k.view = c.members.view()
-		}
-		k.missing = c.missing(k.view, has, answers)
-	}
-	k.own = map[[2]string]forebay.SinkStats{}
-	for _, st := range c.eng.Stats().Sinks { // last, so that the caller sees the events that it has just sent here
+// engineCounts are the counters of an engine, by source and sink.
+type engineCounts map[[2]string]forebay.SinkStats
+
+func (c *Catalog) engineCounts(sources []string) engineCounts {
+	own := engineCounts{}
+	for _, st := range c.eng.Stats().Sinks {
 		if slices.Contains(sources, st.Source) {
-			k.own[[2]string{st.Source, st.Sink}] = st
+			own[[2]string{st.Source, st.Sink}] = st
 		}
 	}
-	return k
+	return own
 }
 
-// statisticsTimeout bounds how long statistics wait for other nodes.
-const statisticsTimeout = 2 * time.Second
-
-// ownCounts reports whether the rows of this catalog's engine count. An engine that another node has adopted may not know it yet. Then
-// its rows count there, or in the sums of ended instances.
-func (k counted) ownCounts() bool {
-	_, lives := k.view.instances[k.instance]
-	return k.instance == "" || lives && k.others[k.instance] == nil
+func (k engineCounts) of(source string, s Sink) Statistics {
+	own := k[[2]string{source, s.ID}]
+	out := newStatistics(own)
+	out.add(own)
+	out.subtract(s.Cleared)
+	out.finish(s.Cleared.At)
+	return out
 }
 
-// of returns the counters of a sink.
-func (k counted) of(source string, s Sink) Statistics {
-	at := [2]string{source, s.ID}
-	own := k.own[at]
-	out := Statistics{
-		Columns: own.Table.Columns, Version: own.Version, Retired: own.Retired, Refused: own.Refused, Missing: k.missing,
-		Rejected: map[string]int64{},
+func (k engineCounts) clear(at time.Time, source string, s *Sink) {
+	if own, known := k[[2]string{source, s.ID}]; known {
+		s.Cleared = newCleared(at, own.Target)
 	}
-	clearedAt := s.Cleared.At
-	var quarantine quarantineRecord
-	add := func(n sinkCounts) {
-		addLevel(&out.Local, buffer.Level(n.Local))
-		addLevel(&out.Staging, buffer.Level(n.Staging))
-		addLevel(&out.Target, buffer.Level(n.Target))
-		addLevel(&out.Expired, buffer.Level(n.Expired))
-		addLevel(&out.Damaged, buffer.Level(n.Damaged))
-		addLevel(&out.Discarded, buffer.Level(n.Discarded))
-		quarantine.add(n.Quarantine)
-		for reason, records := range n.Rejected {
-			out.Rejected[reason] += records
-		}
-		for _, f := range n.Files {
-			out.Files = append(out.Files, f.stats())
-		}
-		out.Refused = cmp.Or(out.Refused, n.Refused)
+}
+
+func (engineCounts) missing() []Missing { return nil }
+
+func newCleared(at time.Time, l buffer.Level) Cleared {
+	return Cleared{At: at, Rows: l.Rows, StoredBytes: l.StoredBytes, RawBytes: l.RawBytes}
+}
+
+// newStatistics has what only the engine that accepts the rows knows.
+func newStatistics(own forebay.SinkStats) Statistics {
+	return Statistics{Columns: own.Table.Columns, Version: own.Version, Retired: own.Retired, Refused: own.Refused, Rejected: map[string]int64{}}
+}
+
+func (out *Statistics) add(n forebay.SinkStats) {
+	addLevel(&out.Local, n.Local)
+	addLevel(&out.Staging, n.Staging)
+	addLevel(&out.Target, n.Target)
+	addLevel(&out.Expired, n.Expired)
+	addLevel(&out.Damaged, n.Damaged)
+	addLevel(&out.Discarded, n.Discarded)
+	out.Quarantine.add(newQuarantineStatistics(n.Quarantine))
+	for reason, records := range n.Rejected {
+		out.Rejected[reason] += records
 	}
-	subtract := func(cleared Cleared) {
-		out.Target.Rows -= cleared.Rows
-		out.Target.StoredBytes -= cleared.StoredBytes
-		out.Target.RawBytes -= cleared.RawBytes
-	}
-	mine := newSinkCounts(own)
-	mine.Files = nil
-	if k.ownCounts() {
-		add(mine)
-		out.Files = slices.Clone(own.Files) // with their tables
-	}
-	if k.instance == "" {
-		subtract(s.Cleared)
-	} else {
-		for instance, sinks := range k.others {
-			if _, counts := k.view.instances[instance]; counts {
-				add(sinks[at])
-			}
-		}
-		if ended := k.view.ended[source+"/"+s.ID]; ended.Created.Equal(s.Created.At) {
-			add(sinkCounts{Target: ended.Target, Expired: ended.Expired, Damaged: ended.Damaged, Discarded: ended.Discarded, Quarantine: ended.Quarantine})
-		}
-		for instance, cleared := range s.ClearedOn {
-			if cleared.At.After(clearedAt) {
-				clearedAt = cleared.At
-			}
-			if _, lives := k.view.instances[instance]; !lives || instance == k.instance || k.others[instance] != nil {
-				subtract(cleared) // of an instance that has ended, its rows are among the ended ones
-			}
-		}
-	}
-	out.Quarantine = quarantine.statistics()
+	out.Files = append(out.Files, n.Files...)
+	out.Refused = cmp.Or(out.Refused, n.Refused)
+}
+
+func (out *Statistics) subtract(cleared Cleared) {
+	out.Target.Rows -= cleared.Rows
+	out.Target.StoredBytes -= cleared.StoredBytes
+	out.Target.RawBytes -= cleared.RawBytes
+}
+
+// finish makes the total, and leaves out files from before the last clearing.
+func (out *Statistics) finish(clearedAt time.Time) {
 	floor := func(n *int64) { *n = max(*n, 0) }
 	floor(&out.Target.Rows)
 	floor(&out.Target.StoredBytes)
@@ -205,7 +166,6 @@ func (k counted) of(source string, s Sink) Statistics {
 	}
 	out.Files = slices.DeleteFunc(out.Files, func(f buffer.FileStats) bool { return !f.OpenedAt.After(clearedAt) })
 	slices.SortStableFunc(out.Files, func(a, b buffer.FileStats) int { return a.OpenedAt.Compare(b.OpenedAt) })
-	return out
 }
 
 // ClearStatistics sets the counters of a sink's table to zero, or the counters of all live sinks of a source. Waiting rows are
@@ -215,9 +175,9 @@ func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	if _, _, err := c.find(ref); err != nil {
 		return err
 	}
-	k := c.count(ctx, []string{ref.Source})
-	if len(k.missing) > 0 {
-		return &MissingError{Missing: k.missing}
+	k := c.co.count(ctx, []string{ref.Source})
+	if missing := k.missing(); len(missing) > 0 {
+		return &MissingError{Missing: missing}
 	}
 	entity := ref.Source + " statistics" // not a valid id, so it does not exclude the tasks of the source
 	return c.direct(ctx, By{}, ref, entity, live(func(ch *change) error {
@@ -230,32 +190,5 @@ func (c *Catalog) ClearStatistics(ctx context.Context, ref Ref) error {
 	}))
 }
 
-// clear records the counters to subtract from then on.
-func (k counted) clear(at time.Time, source string, s *Sink) {
-	key := [2]string{source, s.ID}
-	cleared := func(l buffer.Level) Cleared {
-		return Cleared{At: at, Rows: l.Rows, StoredBytes: l.StoredBytes, RawBytes: l.RawBytes}
-	}
-	own := cleared(k.own[key].Target)
-	if k.instance == "" {
-		if _, known := k.own[key]; known {
-			s.Cleared = own
-		}
-		return
-	}
-	s.ClearedOn = map[string]Cleared{}
-	if k.ownCounts() {
-		s.ClearedOn[k.instance] = own
-	}
-	for instance, sinks := range k.others {
-		if _, lives := k.view.instances[instance]; lives {
-			s.ClearedOn[instance] = cleared(buffer.Level(sinks[key].Target))
-		}
-	}
-	if ended := k.view.ended[source+"/"+s.ID]; ended.Created.Equal(s.Created.At) {
-		s.ClearedOn[endedInstances] = cleared(buffer.Level(ended.Target))
-	}
-}
-
-// endedInstances stands for all of them in [Sink.ClearedOn].
-const endedInstances = ""
+// statisticsTimeout bounds how long statistics wait for other nodes.
+const statisticsTimeout = 2 * time.Second

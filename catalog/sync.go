@@ -65,8 +65,8 @@ func (c *Catalog) syncAll() {
 	turns := make(chan struct{}, syncedAtOnce)
 	var all sync.WaitGroup
 	for i, t := range trees {
-		if c.repairs.isErased(t.source.ID) {
-			continue // until the rows of the source before are gone
+		if c.repairs.outOfSyncSince(t.source.ID) > 0 {
+			continue // the coordinator has more to do first
 		}
 		turns <- struct{}{}
 		all.Go(func() {
@@ -106,13 +106,9 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 	ctx, source := c.ctx, ch.ref.Source
 	onOld := false
 	for pause := readBackFirst; ; pause = min(2*pause, readBackLast) {
-		stored, err := c.outcome(records, cause)
+		stored, next, err := c.co.outcome(ch, records, cause)
 		switch {
 		case err == nil && stored && onOld:
-			next := ch.next
-			if c.shared != nil {
-				next = c.defs.get(source) // took has it, or what another node has changed since
-			}
 			if err = c.restore(ctx, source, next); err == nil || ctx.Err() != nil {
 				return true, nil // after Close the next Open gives the engine the new tree
 			}
@@ -131,14 +127,6 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 			return false, &unknownError{cause}
 		}
 	}
-}
-
-// outcome reports whether a commit that failed with cause is stored.
-func (c *Catalog) outcome(records map[string][]byte, cause error) (bool, error) {
-	if pending, ok := errors.AsType[*pendingError](cause); ok {
-		return pending.outcome()
-	}
-	return c.holds(records)
 }
 
 // holds reports whether the store has the records of a commit. No other goroutine writes their keys meanwhile, because they belong to
@@ -165,7 +153,7 @@ func (c *Catalog) undo(ch *change, made []Token, intent *creation) error {
 		c.repairs.syncLater(source)
 	}
 	if intent != nil && !c.undoCreation(c.ctx, intent, 1) { // after Close the next Open does it
-		c.held.narrow(ch.hold, intent.Tables)
+		c.co.narrow(ch.hold, intent.Tables)
 		c.repairs.undoLater(intent)
 	}
 	return errors.Join(err, c.deleteTokens(made))

@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -189,30 +188,6 @@ func (t *tasks) resumeAs(task Task, entity string) bool {
 	return true
 }
 
-// follow takes over the record of a task, or its removal, unless the task runs here. own is set if this catalog has written the record.
-func (t *tasks) follow(task Task, removed, own bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := t.byID[task.ID]
-	switch {
-	case r == nil && own: // it is about to start here
-	case r != nil && !r.elsewhere && !r.task.Finished():
-	case removed:
-		delete(t.byID, task.ID)
-	case r == nil:
-		r = &running{task: task, done: make(chan struct{}), elsewhere: true}
-		t.byID[task.ID] = r
-		if task.Finished() {
-			close(r.done)
-		}
-	default:
-		if task.Finished() && !r.task.Finished() {
-			close(r.done)
-		}
-		r.task = task
-	}
-}
-
 // end wakes the waiters for a task. With an error the task has not ended, because the catalog was closed before. Whoever sees
 // the end of the task can start the next one, and whoever sees the end of Close sees the end of the task.
 func (t *tasks) end(task Task, err error) {
@@ -228,15 +203,6 @@ func (t *tasks) end(task Task, err error) {
 // giveBack ends the reservation of a task. t.mu is held.
 func (t *tasks) giveBack(taskID string) {
 	maps.DeleteFunc(t.reserved, func(_, id string) bool { return id == taskID })
-}
-
-// disown leaves a task to another catalog, which has taken it over.
-func (t *tasks) disown(task Task) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.giveBack(task.ID)
-	t.byID[task.ID].elsewhere = true
-	t.work.Done()
 }
 
 // find returns a task as it is now.
@@ -331,7 +297,7 @@ func (c *Catalog) submit(by By, kind string, ref Ref, p plan) (Task, error) {
 		return Task{}, err
 	}
 	checked := func() (*change, error) { return c.check(by, ref, p, at) }
-	hold, err := c.beginTask(ref, task, checked)
+	hold, err := c.co.begin(c.ctx, ref, ref.entity(), task.ID, checked, map[string][]byte{taskKey(task.ID): encode(task)})
 	if err != nil {
 		c.tasks.release(ref.entity())
 		return Task{}, err
@@ -372,7 +338,7 @@ func (c *Catalog) check(by By, ref Ref, p plan, at time.Time) (*change, error) {
 func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan) {
 	done := task
 	var rest *erasure
-	c.syncFollowed(ctx)
+	c.co.syncFollowed(ctx)
 	unlock, err := c.locks.Lock(ctx, task.SourceID, task.ID)
 	if err == nil {
 		err = c.apply(ctx, by, task.ref(), task.ID, hold, p, func(ch *change) (string, []byte) {
@@ -390,7 +356,7 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 		return
 	}
 	if errors.Is(err, ErrChanged) {
-		c.disown(task)
+		c.co.disown(task)
 		return
 	}
 	if err != nil {
@@ -399,23 +365,14 @@ func (c *Catalog) run(ctx context.Context, by By, task Task, hold string, p plan
 		c.log.Warn("task failed", "task", task.ID, "cause", err, "next", "read the task for its error, and retry it")
 		if _, unknown := errors.AsType[*unknownError](err); !unknown { // else the record in the store is the truth
 			end := map[string][]byte{taskKey(task.ID): encode(done)}
-			c.held.end(hold, end)
+			c.co.end(hold, end)
 			if err := c.store.Commit(end); err != nil {
 				c.repairs.writeLater(end)
 			}
 		}
 	}
-	c.held.ended(hold)
+	c.co.release(hold)
 	c.tasks.end(done, nil)
-}
-
-// disown leaves a task to the catalog that has taken over its hold, and follows it from now on.
-func (c *Catalog) disown(task Task) {
-	c.log.Warn("task ended by another node", "task", task.ID, "next", "find out why this node was silent")
-	c.tasks.disown(task)
-	if record, err := c.store.Get(taskKey(task.ID)); err == nil && record != nil && json.Unmarshal(record, &task) == nil {
-		c.tasks.follow(task, false, false)
-	}
 }
 
 // codeOf returns the code of a failure, or "" when the request is not at fault.
@@ -483,10 +440,6 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 	ended := map[string][]byte{}
 	err := scan(c.store, taskPrefix, func(key string, t *Task) {
 		goesOn := t.Replay != nil && !t.Finished() || slices.ContainsFunc(erasures, func(e *erasure) bool { return e.Task.ID == t.ID })
-		if c.shared != nil {
-			c.tasks.follow(*t, false, false)
-			return
-		}
 		if !goesOn && !t.Finished() {
 			t.Status, t.Failure, t.FinishedAt = Failed, t.interrupted(), now()
 			ended[key] = encode(t)
@@ -496,10 +449,13 @@ func (c *Catalog) loadTasks(erasures []*erasure) error {
 			close(r.done)
 		}
 	})
-	if err != nil || len(ended) == 0 {
-		return err
+	if err == nil && len(ended) > 0 {
+		err = c.store.Commit(ended)
 	}
-	return c.store.Commit(ended)
+	if err != nil {
+		err = fmt.Errorf("catalog: %w", err)
+	}
+	return err
 }
 
 // Tasks returns all tasks that are kept, oldest first.

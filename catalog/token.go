@@ -157,7 +157,7 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 	}
 	for _, r := range due {
 		// Rows on other nodes may need a token too.
-		if (c.shared != nil || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
+		if (c.co.severalEngines() || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {

@@ -317,7 +317,7 @@ func (er *Erasure) Run(ctx context.Context) (Report, error) {
 	}
 	// Rows move from the first places to the later ones.
 	for _, do := range []func(context.Context) error{
-		er.arrivals, er.eraseWaiting, er.eraseQuarantines, er.eraseArchives, er.eraseKeys, er.purge, er.listOthers,
+		er.arrivals, er.eraseReplayable, er.eraseWaiting, er.eraseQuarantines, er.eraseArchives, er.eraseKeys, er.purge, er.listOthers,
 	} {
 		if err := do(ctx); err != nil {
 			er.problems = append(er.problems, err)
@@ -361,10 +361,26 @@ func (er *Erasure) arrivals(context.Context) error {
 	return errors.Join(problems...)
 }
 
-// add notes the records found in a place.
+// add notes the records found in a place. A quarantine is searched twice.
 func (er *Erasure) add(p Place) {
+	if i := slices.IndexFunc(er.report.Places, func(o Place) bool { return p.Place == PlaceQuarantine && o.Place == p.Place && o.Name == p.Name }); i >= 0 {
+		before := er.report.Places[i].Erased // the other records are found again
+		p.Searched += before
+		p.Found += before
+		p.Erased += before
+		er.report.Places = slices.Delete(er.report.Places, i, i+1)
+	}
 	p.Left = p.Found - p.Erased - p.Moved
 	er.report.Places = append(er.report.Places, p)
+}
+
+// eraseReplayable erases rejected records before rows are searched, because a replay of the quarantine makes them rows. The later search finds
+// records that arrive meanwhile, and reports the failures.
+func (er *Erasure) eraseReplayable(ctx context.Context) error {
+	if !er.match.DryRun {
+		_ = er.eraseQuarantines(ctx)
+	}
+	return nil
 }
 
 // eraseQuarantines erases rejected records.
@@ -532,8 +548,16 @@ func (er *Erasure) listOthers(ctx context.Context) error {
 	}
 	list, err := er.Buffer.Damaged(ctx)
 	for _, d := range list {
-		if source, _, _ := strings.Cut(d.SinkID, "/"); len(d.Data) > 0 && (d.SinkID == "" || er.wants(source)) {
-			er.add(Place{Place: PlaceDamage, Name: d.ID, At: d.At, Note: "The record has bytes of damaged rows. Forget it when you have read it."})
+		note := ""
+		switch source, _, _ := strings.Cut(d.SinkID, "/"); {
+		case d.SinkID != "" && !er.wants(source):
+		case len(d.Data) > 0:
+			note = "The record has bytes of damaged rows. Forget it when you have read it."
+		case d.SliceID != "" && d.FirstChunk < 0:
+			note = "The slice " + d.SliceID + " was damaged. If staging has it, delete its object when you have read it."
+		}
+		if note != "" {
+			er.add(Place{Place: PlaceDamage, Name: d.ID, At: d.At, Note: note})
 		}
 	}
 	disk := localdisk.Of(er.Tuning)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -38,13 +38,13 @@ func Kills(t *testing.T, h TargetHarness) {
 	if h.Process == nil {
 		t.Fatal("TargetHarness.Process is not set: it opens the tables in a second process, which is then killed")
 	}
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		importUntilKilled(t, h.Process.Open(t, place))
 	}
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	kills := max(killtest.Count(t), moments)
+	kills := max(proctest.Kills(t), moments)
 	k := killer{bench: h.bench(t), rng: seedtest.Rand(t), place: h.Process.Place(t), test: t.Name()}
 	k.mustEnsure(eventsTable())
 	if _, k.many = k.Target.(driver.ManyImporter); k.many {
@@ -174,13 +174,13 @@ func (k *killer) begin(f *testFile) chan error {
 
 // importer is the process that is killed.
 type importer struct {
-	*killtest.Process
+	*proctest.Process
 	t tb
 }
 
 // start begins the import of a file in a process, which waits in the second slice until it is released.
 func (k *killer) start(i int) importer {
-	p := importer{killtest.Start(k.t, k.test, k.place), k.t}
+	p := importer{proctest.Start(k.t, k.test, k.place), k.t}
 	if _, err := fmt.Fprintln(p.In, i); err != nil {
 		k.t.Fatalf("%v", err)
 	}

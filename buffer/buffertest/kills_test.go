@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/suitetest"
 )
 
@@ -70,7 +70,7 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 		"early":                    {0, steps{early: true}, "Import had returned nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if place, ok := killtest.Child(); ok {
+			if place, ok := proctest.Child(); ok {
 				tc.driver.dir = place
 				importUntilKilled(t, &tc.driver)
 			}
@@ -94,7 +94,7 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 
 // A Process whose Place differs from the place of the target of this process kills imports into a table that nothing reads.
 func TestKillsNoticeAnotherPlace(t *testing.T) {
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		importUntilKilled(t, &steps{dir: place, pause: func() {}})
 	}
 	sound, other := &steps{dir: t.TempDir(), pause: func() {}}, t.TempDir()

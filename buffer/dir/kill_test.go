@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -183,7 +183,7 @@ func (k killed) check(rows map[string]int, table string, end int, clean bool) er
 func TestKillsBesideReaders(t *testing.T) {
 	for name, k := range killedBy {
 		t.Run(name, func(t *testing.T) {
-			if arg, ok := killtest.Child(); ok {
+			if arg, ok := proctest.Child(); ok {
 				n, root, _ := strings.Cut(arg, " ")
 				from, _ := strconv.Atoi(n)
 				t.Fatal(k.importUntilKilled(root, from))
@@ -192,7 +192,7 @@ func TestKillsBesideReaders(t *testing.T) {
 				t.Skip("starts processes")
 			}
 			t.Parallel()
-			kills := killtest.Count(t)
+			kills := proctest.Kills(t)
 			rng := seedtest.Rand(t)
 			root := filepath.Join(t.TempDir(), "tables")
 			var imported, reads, retries atomic.Int64
@@ -224,7 +224,7 @@ func TestKillsBesideReaders(t *testing.T) {
 			}
 			for range kills {
 				// The last file may be there although the process did not say so. The next one imports it again.
-				p := killtest.Start(t, t.Name(), fmt.Sprint(imported.Load(), " ", root))
+				p := proctest.Start(t, t.Name(), fmt.Sprint(imported.Load(), " ", root))
 				p.Lines(1+rng.IntN(20), time.Duration(rng.IntN(20_000))*time.Microsecond, func(line string) {
 					n, err := strconv.Atoi(line)
 					if err != nil {

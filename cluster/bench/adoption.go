@@ -28,13 +28,13 @@ func (b *bench) adoption(ctx context.Context, folder string) (figures map[string
 		return nil, err
 	}
 	owner := owners[0]
-	defer owner.kill()
+	defer owner.Kill()
 	adopters, err := startAll(ctx, jobConfig{Kind: kindNode, Name: "adopter", Dir: folder, URL: natsURL})
 	if err != nil {
 		return nil, err
 	}
 	adopter := adopters[0]
-	defer adopter.kill()
+	defer adopter.Kill()
 	if err := owner.ask(ctx, question{Do: "define", Number: 1}, nil); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (b *bench) adoption(ctx context.Context, folder string) (figures map[string
 	if err := owner.ask(ctx, question{Do: "fill", Number: b.megabyte << 20}, &rows); err != nil {
 		return nil, err
 	}
-	owner.kill()
+	owner.Kill()
 	killed := time.Now()
 	if err := os.RemoveAll(filepath.Join(folder, "owner")); err != nil {
 		return nil, err

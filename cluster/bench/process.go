@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"sync"
+
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // jobEnv is the variable that makes a process a node, a server or an engine. It has a jobConfig as JSON.
@@ -18,12 +13,8 @@ const jobEnv = "FOREBAY_CLUSTER_BENCH"
 
 // process is another process of this program, which handles one request after the other. One goroutine uses it.
 type process struct {
-	name    string
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	answers *bufio.Scanner
-	stderr  bytes.Buffer
-	end     sync.Once
+	*proctest.Process
+	name string
 }
 
 // question is one line to the process, and the response is one line of JSON.
@@ -43,38 +34,19 @@ type response struct {
 
 // startProcess starts a process. Its first response, which await reads, says that it works.
 func startProcess(cfg jobConfig) (*process, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	env, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, err
-	}
-	p := &process{name: cfg.Kind + " " + cfg.Name, cmd: exec.Command(exe)}
-	p.cmd.Env = append(os.Environ(), jobEnv+"="+string(env))
-	p.cmd.Stderr = &p.stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.answers = bufio.NewScanner(stdout)
-	p.answers.Buffer(nil, 1<<20)
-	return p, p.cmd.Start()
+	p, err := proctest.Begin(proctest.Self(jobEnv + "=" + proctest.JSON(cfg)))
+	return &process{p, cfg.Kind + " " + cfg.Name}, err
 }
 
 // await reads a response into result, if that is not nil. A context that ends kills the process.
 func (p *process) await(ctx context.Context, result any) error {
-	defer context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })()
-	if !p.answers.Scan() {
-		p.kill() // waits for its output on standard error
-		return fmt.Errorf("%s ended: %w: %s", p.name, errors.Join(p.answers.Err(), context.Cause(ctx)), p.stderr.String())
+	line, err := p.Next(ctx)
+	if err != nil {
+		p.Kill()
+		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	var a response
-	if err := json.Unmarshal(p.answers.Bytes(), &a); err != nil {
+	if err := json.Unmarshal([]byte(line), &a); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	if a.Error != "" {
@@ -92,18 +64,10 @@ func (p *process) ask(ctx context.Context, q question, result any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
+	if _, err := p.In.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	return p.await(ctx, result)
-}
-
-// kill ends the process in the middle of whatever it does, and waits until it is gone.
-func (p *process) kill() {
-	p.end.Do(func() {
-		_ = p.cmd.Process.Kill() // fails only if it is gone already
-		_ = p.cmd.Wait()
-	})
 }
 
 // processes are started and killed together.
@@ -111,7 +75,7 @@ type processes []*process
 
 func (all processes) kill() {
 	for _, p := range all {
-		p.kill()
+		p.Kill()
 	}
 }
 

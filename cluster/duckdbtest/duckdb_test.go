@@ -10,9 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ import (
 	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
@@ -49,24 +51,13 @@ type config struct {
 
 func (c config) database() string { return filepath.Join(c.Dir, "events.duckdb") }
 
-// nodeEnv has the config of the process of a node.
-const nodeEnv = "FOREBAY_DUCKDB_NODE"
-
-func TestMain(m *testing.M) {
-	if arg := os.Getenv(nodeEnv); arg != "" {
-		if err := serve(context.Background(), arg); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // TestThreeProcessesFeedOneFile lets three processes, each a node of a cluster, import into one DuckDB file. Nodes are killed, one of them
 // in the middle of an import, and one stands still in the middle of an import for longer than its leases. In the end the table has each
 // acknowledged row once, and no other row twice.
 func TestThreeProcessesFeedOneFile(t *testing.T) {
+	if arg, ok := proctest.Child(); ok {
+		t.Fatal(serve(context.Background(), arg))
+	}
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
@@ -92,12 +83,12 @@ func TestThreeProcessesFeedOneFile(t *testing.T) {
 	c.list[0].await("refused", 1)
 	c.list[1].await("refused", 1)
 	c.list[2].signal(syscall.SIGCONT)
-	c.list[2].say("go")
+	c.list[2].Say("go")
 	c.forget()
 	c.each(func(n *node) { n.await("imported", 1) })
 
 	t.Log("the last rows move to the table")
-	c.each(func(n *node) { n.say("end") })
+	c.each(func(n *node) { n.Say("end") })
 	c.each(func(n *node) { n.await("flushed", 1) })
 	if err := clustertest.Eventually(c.compare); err != nil { // an adopter may still import
 		t.Error(err)
@@ -225,7 +216,7 @@ func live(ctx context.Context, c config, target driver.Target, log *slog.Logger,
 		result, err := n.Engine().Ingest(deadline, source, mapping.JSON([]byte(`{"id":"`+id+`"}`)))
 		cancel()
 		if err == nil && result.Err(source) == nil {
-			fmt.Println("acked", id, ".") // a process that is killed may print half a line
+			fmt.Println("acked", id)
 		}
 	}
 }
@@ -257,9 +248,8 @@ type nodes struct {
 type node struct {
 	*nodes
 	config
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	ended chan struct{} // closed when the process is gone
+	*proctest.Process
+	ended chan struct{} // closed when all its lines are read
 	// counts are the lines that it has printed since the last forget, by their first word, guarded by nodes.mu.
 	counts map[string]int
 }
@@ -279,7 +269,6 @@ func start(t *testing.T) *nodes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		c.each((*node).kill)
 		if t.Failed() {
 			c.each(func(n *node) {
 				data, err := os.ReadFile(filepath.Join(folder, n.Name+".log"))
@@ -299,66 +288,34 @@ func (c *nodes) each(do func(*node)) {
 
 func (n *node) start() {
 	n.t.Helper()
-	arg, err := json.Marshal(n.config)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.cmd = exec.Command(os.Args[0])
-	n.cmd.Env = append(os.Environ(), nodeEnv+"="+string(arg))
-	n.cmd.Stderr = os.Stderr
-	out, err := n.cmd.StdoutPipe()
-	if err == nil {
-		n.stdin, err = n.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = n.cmd.Start()
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.Process = proctest.Start(n.t, n.t.Name(), proctest.JSON(n.config))
 	n.ended = make(chan struct{})
-	go func(ended chan struct{}) {
+	go func(lines iter.Seq[string], ended chan struct{}) {
 		defer close(ended)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			words := strings.Fields(lines.Text())
+		for line := range lines {
+			word, id, _ := strings.Cut(line, " ")
 			n.mu.Lock()
-			if len(words) == 3 && words[0] == "acked" {
-				n.acked[words[1]] = true
+			if word == "acked" {
+				n.acked[id] = true
 			}
-			n.counts[words[0]]++
+			n.counts[word]++
 			close(n.changed)
 			n.changed = make(chan struct{})
 			n.mu.Unlock()
 		}
-	}(n.ended)
-}
-
-// kill ends the process in the middle of whatever it does.
-func (n *node) kill() {
-	if n.cmd == nil || n.cmd.Process == nil {
-		return
-	}
-	_ = n.cmd.Process.Kill() // it fails if it is gone already
-	<-n.ended
-	_ = n.cmd.Wait() // it was killed
+	}(n.All(), n.ended)
 }
 
 func (n *node) restart() {
 	n.t.Helper()
-	n.kill()
+	n.Kill()
+	<-n.ended
 	n.start()
 }
 
 func (n *node) signal(s syscall.Signal) {
 	n.t.Helper()
-	if err := n.cmd.Process.Signal(s); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-func (n *node) say(line string) {
-	n.t.Helper()
-	if _, err := io.WriteString(n.stdin, line+"\n"); err != nil {
+	if err := n.Signal(s); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -374,7 +331,7 @@ func (c *nodes) forget() {
 // hold waits until the node is in the middle of an import and stays there.
 func (n *node) hold() {
 	n.t.Helper()
-	n.say("hold")
+	n.Say("hold")
 	n.await("inside", 1)
 }
 
@@ -426,21 +383,10 @@ func (c *nodes) compare() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lost, doubled := 0, 0
-	for id := range c.acked {
-		if rows[id] == 0 {
-			lost++
-		}
+	a := proctest.Compare(maps.Keys(c.acked), rows)
+	if err := a.Err(); err != nil {
+		return fmt.Errorf("%w: %s", err, a)
 	}
-	for _, n := range rows {
-		doubled += n - 1
-	}
-	if doubled > 0 {
-		c.t.Errorf("%d rows are doubled", doubled)
-	}
-	if lost > 0 {
-		return fmt.Errorf("%d of %d acknowledged rows are not among the %d in the table", lost, len(c.acked), len(rows))
-	}
-	c.t.Logf("%d acknowledged rows, %d in the table", len(c.acked), len(rows))
+	c.t.Log(a)
 	return nil
 }

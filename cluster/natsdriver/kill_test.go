@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsserver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // process is the configuration of a server in a separate process.
@@ -92,7 +92,7 @@ func startCandidate(t *testing.T, owners changelog.Owners, node string) *candida
 
 // A stop in good order hands over the leadership. After a kill the others must elect a leader, while appends are in flight.
 func TestLeaderIsKilledWhileAppending(t *testing.T) {
-	if arg, ok := killtest.Child(); ok {
+	if arg, ok := proctest.Child(); ok {
 		t.Fatal(serve(arg))
 	}
 	l := newLog(t, 0, Options{AppendTimeout: 2 * time.Second})
@@ -105,12 +105,7 @@ func TestLeaderIsKilledWhileAppending(t *testing.T) {
 	const killed = 2
 	start := stop(t, killed)
 	o := theCluster(t).Options(killed)
-	arg, err := json.Marshal(process{o.Name, o.Dir, o.Listen, o.Secret, o.Peers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := killtest.Start(t, t.Name(), string(arg))
-	t.Cleanup(child.Kill)
+	child := proctest.Start(t, t.Name(), proctest.JSON(process{o.Name, o.Dir, o.Listen, o.Secret, o.Peers}))
 	if line := child.Line(); line != "started" {
 		t.Fatal(line)
 	}

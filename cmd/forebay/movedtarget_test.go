@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -162,7 +162,7 @@ func killWhile(t *testing.T, once func(event string, in [2]int), change func(mov
 	address := m.create("")
 	var sent atomic.Int64
 	var confirmed sync.Map
-	for range 3 * killtest.Count(t) {
+	for range 3 * proctest.Kills(t) {
 		ctx, stop := context.WithCancel(t.Context())
 		var clients sync.WaitGroup
 		reached, enough := make(chan struct{}), 1+rng.IntN(80)

@@ -12,14 +12,14 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/internal/buckettest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // A process is killed while it stores slices of several parts. A slice that it has reported is there. The slice at the kill is there whole or
 // not at all, and the next attempt stores it once. Uploads that are left open can be removed.
 func TestKillsDuringUploads(t *testing.T) {
-	if url, ok := killtest.Child(); ok {
+	if url, ok := proctest.Child(); ok {
 		putUntilKilled(t, url)
 	}
 	if testing.Short() {
@@ -27,12 +27,12 @@ func TestKillsDuringUploads(t *testing.T) {
 	}
 	w := newWorld(t)
 	s := open(t, buckettest.S3URL(w.server, w.name), bucket.Options{PartSize: partSize})
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	var said, before, uploads int
 	for i := range kills {
-		p := killtest.Start(t, t.Name(), buckettest.S3URL(w.server, w.name)+fmt.Sprintf("#%d", i))
+		p := proctest.Start(t, t.Name(), buckettest.S3URL(w.server, w.name)+fmt.Sprintf("#%d", i))
 		done := make(map[string]bool)
 		p.Lines(1+rng.IntN(2), time.Duration(rng.Int64N(int64(80*time.Millisecond))), func(line string) { done[line] = true })
 		delete(done, "begin")
@@ -105,12 +105,12 @@ func (k killed) importUntilKilled(t *testing.T, place string) {
 // at the kill is there too. It returns the number of files.
 func (k killed) run(t *testing.T, url string, target driver.Target) (files int) {
 	t.Helper()
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	torn := 0
 	for i := range kills {
-		p := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))
+		p := proctest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i))
 		done := 0
 		p.Lines(1+rng.IntN(3), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(string) { done++ })
 		for n := range done {
@@ -136,8 +136,8 @@ func (k killed) run(t *testing.T, url string, target driver.Target) (files int) 
 func (k killed) runInUploads(t *testing.T, w *world, url string, target driver.Target, remove func(context.Context, time.Duration) (int, error)) {
 	t.Helper()
 	uploads, whole := 0, 0
-	for i := range killtest.Count(t) {
-		p, id := killtest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i)), fmt.Sprintf("kill-%d-0", i)
+	for i := range proctest.Kills(t) {
+		p, id := proctest.Start(t, t.Name(), fmt.Sprintf("%s#%d", url, i)), fmt.Sprintf("kill-%d-0", i)
 		p.Line() // the import begins
 		for deadline := time.Now().Add(time.Minute); w.uploads(t) == 0 && k.count(id) == 0; {
 			if time.Now().After(deadline) {
@@ -159,7 +159,7 @@ func (k killed) runInUploads(t *testing.T, w *world, url string, target driver.T
 		uploads += removed
 		w.expectUploads(t, 0)
 	}
-	t.Logf("%d kills: %d uploads were left open, %d files were there whole", killtest.Count(t), uploads, whole)
+	t.Logf("%d kills: %d uploads were left open, %d files were there whole", proctest.Kills(t), uploads, whole)
 	if uploads == 0 {
 		seedtest.Missed(t, "no kill has left an upload open")
 	}
@@ -180,7 +180,7 @@ func TestKillsDuringImportsOfDays(t *testing.T) {
 		},
 		whole: dayFileRows,
 	}
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		k.importUntilKilled(t, place)
 	}
 	if testing.Short() {
@@ -222,7 +222,7 @@ func TestKillsDuringArchiving(t *testing.T) {
 		},
 		whole: killHours,
 	}
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		k.importUntilKilled(t, place)
 	}
 	if testing.Short() {

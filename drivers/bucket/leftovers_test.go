@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/internal/buckettest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // Slices of other engines, known slices, and objects that are no slices stay.
@@ -151,7 +151,7 @@ func TestKillsDuringLargeImports(t *testing.T) {
 		},
 		whole: largeRows,
 	}
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		k.importUntilKilled(t, place)
 	}
 	if testing.Short() {
@@ -179,7 +179,7 @@ func TestKillsDuringLargeArchiving(t *testing.T) {
 		},
 		whole: 1,
 	}
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		k.importUntilKilled(t, place)
 	}
 	if testing.Short() {

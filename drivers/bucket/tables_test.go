@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/drivers/bucket"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/buckettest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 func openTables(t *testing.T, url string, o bucket.TablesOptions) *bucket.Tables {
@@ -122,7 +122,7 @@ func TestConformance(t *testing.T) {
 
 func TestKills(t *testing.T) {
 	w := lazily(t)
-	if _, ok := killtest.Child(); !ok && !testing.Short() {
+	if _, ok := proctest.Child(); !ok && !testing.Short() {
 		w()
 		keepScratch(t)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/clienttest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -70,7 +70,7 @@ func TestKillsOfTheServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	target := open(t, Options{})

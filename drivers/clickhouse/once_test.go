@@ -11,7 +11,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -40,7 +40,7 @@ func TestKillsOfTheServerDuringImports(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	for _, o := range []Options{{}, {PartitionBy: "day"}} {

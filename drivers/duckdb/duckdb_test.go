@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 func open(t *testing.T, path string, opts duckdb.Options) *duckdb.Target {
@@ -198,7 +198,7 @@ func TestKills(t *testing.T) {
 
 // A second process cannot open the database, and gets ErrLocked.
 func TestSecondProcess(t *testing.T) {
-	if path, ok := killtest.Child(); ok {
+	if path, ok := proctest.Child(); ok {
 		open(t, path, duckdb.Options{})
 		fmt.Println("open")
 		_, _ = os.Stdin.Read(make([]byte, 1))
@@ -208,7 +208,7 @@ func TestSecondProcess(t *testing.T) {
 		t.Skip("it starts a process")
 	}
 	path := filepath.Join(t.TempDir(), "a.duckdb")
-	p := killtest.Start(t, t.Name(), path)
+	p := proctest.Start(t, t.Name(), path)
 	defer p.Kill()
 	if line := p.Line(); line != "open" {
 		t.Fatalf("the other process says %q", line)

@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 var fullDiskTable = driver.Table{ID: "t", Columns: columns(datatype.Int64, datatype.String)}
@@ -31,7 +31,7 @@ func fullDiskRows() (rows [][]string) {
 // The log cannot grow while an import commits. The import fails. Once there is room, the next attempt stores the rows once,
 // and the earlier rows stay, for the next process too.
 func TestCommitOnFullDisk(t *testing.T) {
-	if path, ok := killtest.Child(); ok {
+	if path, ok := proctest.Child(); ok {
 		importOnFullDisk(t, path)
 		return
 	}
@@ -39,7 +39,7 @@ func TestCommitOnFullDisk(t *testing.T) {
 		t.Skip("it starts a process")
 	}
 	path := filepath.Join(t.TempDir(), "a.duckdb")
-	p := killtest.Start(t, t.Name(), path)
+	p := proctest.Start(t, t.Name(), path)
 	defer p.Kill()
 	if out, err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // sharedRows reads a table through a shared target.
@@ -48,7 +48,7 @@ func TestSharedConformance(t *testing.T) {
 // A shared target keeps the file from other processes during a call only, and waits in turn for theirs.
 func TestSharedProcesses(t *testing.T) {
 	table := driver.Table{ID: "t", Columns: columns(datatype.Int64)}
-	if path, ok := killtest.Child(); ok {
+	if path, ok := proctest.Child(); ok {
 		target := open(t, path, duckdb.Options{Shared: true})
 		if err := target.Import(t.Context(), file("other", table, []string{"2"})); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestSharedProcesses(t *testing.T) {
 	if err := target.Import(t.Context(), file("first", table, []string{"1"})); err != nil {
 		t.Fatal(err)
 	}
-	p := killtest.Start(t, t.Name(), path)
+	p := proctest.Start(t, t.Name(), path)
 	defer p.Kill()
 	if line := p.Line(); line != "open" {
 		t.Fatalf("the other process says %q", line)

@@ -1,9 +1,7 @@
 package iceberg_test
 
 import (
-	"context"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,27 +10,14 @@ import (
 	"github.com/forebay/forebay/internal/erasetest"
 )
 
-// downTarget does not respond until it is up.
-type downTarget struct {
-	*iceberg.Local
-	up *atomic.Bool
-}
-
-func (d downTarget) Import(ctx context.Context, f *driver.File) error {
-	if !d.up.Load() {
-		return erasetest.ErrDown
-	}
-	return d.Local.Import(ctx, f)
-}
-
 // A process is killed again and again while it erases rows that wait for Iceberg.
 func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
 	lake := func(t *testing.T, folder string) *iceberg.Local {
 		return open(t, filepath.Join(folder, "lake"), iceberg.Options{})
 	}
 	erasetest.Harness{
-		Open: func(t *testing.T, folder string, up *atomic.Bool) driver.Target {
-			return downTarget{lake(t, folder), up}
+		Open: func(t *testing.T, folder string) driver.Target {
+			return lake(t, folder)
 		},
 		Rows:   func(t *testing.T, folder string) [][]string { return rowsOf(t, lake(t, folder).Catalog(), "people") },
 		Moment: 600 * time.Millisecond,

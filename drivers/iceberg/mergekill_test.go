@@ -12,7 +12,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/forebay/forebay/drivers/iceberg"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -45,7 +45,7 @@ func importAndMerge(t *testing.T, folder string, n int) error {
 // A process that imports and merges is killed again and again, while it writes merged files, and around the commit of a merge. No row is
 // lost or doubled. The data files that it leaves are removed once they are old.
 func TestKillsOfMerges(t *testing.T) {
-	if arg, ok := killtest.Child(); ok {
+	if arg, ok := proctest.Child(); ok {
 		var n int
 		var folder string
 		if _, err := fmt.Sscan(arg, &n, &folder); err != nil {
@@ -56,7 +56,7 @@ func TestKillsOfMerges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	kills, rng := max(killtest.Count(t), 2), seedtest.Rand(t)
+	kills, rng := max(proctest.Kills(t), 2), seedtest.Rand(t)
 	folder := filepath.Join(t.TempDir(), "lake")
 	target := open(t, folder, iceberg.Options{PartitionBy: "at"})
 	next := 0
@@ -93,7 +93,7 @@ func TestKillsOfMerges(t *testing.T) {
 // is the number of the first file that was not imported.
 func killWhileMerging(t *testing.T, folder string, next *int, commits bool, moment time.Duration) {
 	t.Helper()
-	p := killtest.Start(t, t.Name(), fmt.Sprint(*next, " ", folder))
+	p := proctest.Start(t, t.Name(), fmt.Sprint(*next, " ", folder))
 	for {
 		line := p.Line()
 		if line == mergeLine && commits {

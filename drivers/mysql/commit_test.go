@@ -13,7 +13,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // commitPacket is the message that commits.
@@ -162,7 +162,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 // A process is killed after it has inserted the rows and before it commits, and after the server has committed and before the process knows.
 // In each third round the server is killed too, while it has the COMMIT. The next attempt stores the rows exactly once.
 func TestKillsAtCommit(t *testing.T) {
-	if place, ok := killtest.Child(); ok {
+	if place, ok := proctest.Child(); ok {
 		address, id, _ := strings.Cut(place, "|")
 		target, err := Open(address, Options{})
 		if err != nil {
@@ -185,13 +185,13 @@ func TestKillsAtCommit(t *testing.T) {
 		}
 		return rows
 	}
-	kills := max(3, killtest.Count(t))
+	kills := max(3, proctest.Kills(t))
 	t.Logf("%d kills", kills)
 	for i := range kills {
 		f := fileAtCommit(fmt.Sprintf("file-%d", i))
 		mode := i % len(proxies)
 		p := proxies[mode]
-		child := killtest.Start(t, t.Name(), p.address(address)+"|"+f.ID)
+		child := proctest.Start(t, t.Name(), p.address(address)+"|"+f.ID)
 		client := <-p.reached
 		if mode == passOnCommit {
 			server.Kill(t)

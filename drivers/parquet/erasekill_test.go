@@ -1,11 +1,9 @@
 package parquet_test
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/driver"
@@ -14,24 +12,11 @@ import (
 	"github.com/forebay/forebay/internal/erasetest"
 )
 
-// downTarget does not respond until it is up.
-type downTarget struct {
-	*parquet.Target
-	up *atomic.Bool
-}
-
-func (d downTarget) Import(ctx context.Context, f *driver.File) error {
-	if !d.up.Load() {
-		return erasetest.ErrDown
-	}
-	return d.Target.Import(ctx, f)
-}
-
 // A process is killed again and again while it erases rows that wait for Parquet.
 func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
 	erasetest.Harness{
-		Open: func(t *testing.T, folder string, up *atomic.Bool) driver.Target {
-			return downTarget{mustTables(t, filepath.Join(folder, "lake"), parquet.Options{}), up}
+		Open: func(t *testing.T, folder string) driver.Target {
+			return mustTables(t, filepath.Join(folder, "lake"), parquet.Options{})
 		},
 		Rows: func(t *testing.T, folder string) (rows [][]string) {
 			table, err := filepath.EvalSymlinks(filepath.Join(folder, "lake", "people"))

@@ -19,7 +19,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -106,7 +106,7 @@ func checkIDs(rows map[string]int, imported [importers]int) error {
 func TestKillsBesideReaders(t *testing.T) {
 	for name, options := range map[string]parquet.Options{"days": {PartitionBy: "at"}, "flat": {}} {
 		t.Run(name, func(t *testing.T) {
-			if arg, ok := killtest.Child(); ok {
+			if arg, ok := proctest.Child(); ok {
 				var importer, n int
 				var root string
 				if _, err := fmt.Sscan(arg, &importer, &n, &root); err != nil {
@@ -118,7 +118,7 @@ func TestKillsBesideReaders(t *testing.T) {
 				t.Skip("starts processes")
 			}
 			t.Parallel()
-			kills := killtest.Count(t)
+			kills := proctest.Kills(t)
 			seed := seedtest.Of(t)
 			root := filepath.Join(t.TempDir(), "lake")
 			target := mustTables(t, root, options)
@@ -168,7 +168,7 @@ func TestKillsBesideReaders(t *testing.T) {
 							lines = 8 - from%8 + 8*rng.IntN(2)
 						}
 						// The last file may be there although the process did not say so. The next one imports it again.
-						p := killtest.Start(t, t.Name(), fmt.Sprint(importer, from, root))
+						p := proctest.Start(t, t.Name(), fmt.Sprint(importer, from, root))
 						p.Lines(lines, time.Duration(rng.IntN(10_000))*time.Microsecond, func(line string) {
 							n, err := strconv.Atoi(line)
 							if err != nil {

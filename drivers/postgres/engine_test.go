@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/clienttest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -136,7 +136,7 @@ func killServer(t *testing.T, serve func(string, driver.Target) (string, func() 
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	target := open(t, Options{})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/refusedtest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
@@ -26,7 +26,7 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restarts the server")
 	}
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
 	target := open(t, Options{})

@@ -1,9 +1,7 @@
 package sqlite_test
 
 import (
-	"context"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay"
@@ -12,30 +10,17 @@ import (
 	"github.com/forebay/forebay/internal/erasetest"
 )
 
-// downTarget is a database that does not respond until it is up.
-type downTarget struct {
-	*sqlite.Target
-	up *atomic.Bool
-}
-
-func (d downTarget) Import(ctx context.Context, f *driver.File) error {
-	if !d.up.Load() {
-		return erasetest.ErrDown
-	}
-	return d.Target.Import(ctx, f)
-}
-
 // A process is killed again and again while it erases rows that wait for SQLite. The statement of the report deletes the rows that were imported
 // before their erasure.
 func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
 	path := func(folder string) string { return filepath.Join(folder, "events.db") }
 	erasetest.Harness{
-		Open: func(t *testing.T, folder string, up *atomic.Bool) driver.Target {
+		Open: func(t *testing.T, folder string) driver.Target {
 			target, err := sqlite.Open(path(folder), sqlite.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return downTarget{target, up}
+			return target
 		},
 		Rows: func(t *testing.T, folder string) (all [][]string) {
 			rows, err := database(t, path(folder)).QueryContext(t.Context(), "SELECT n, email FROM people")

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
 	"github.com/forebay/forebay/internal/clienttest"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -52,7 +52,7 @@ func serveMoving(folder string) error {
 // A whole engine is killed with SIGKILL at random moments while clients send and files are imported. Each acknowledged event is in the
 // database once.
 func TestKillsOfAnEngine(t *testing.T) {
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		if err := serve(folder, clienttest.Serve); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestKillsOfAnEngine(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	folder := t.TempDir()
-	clients := sendAndKill(t, folder, killtest.Count(t))
+	clients := sendAndKill(t, folder, proctest.Kills(t))
 	stored := map[clienttest.Event]int{}
 	addStored(t, filepath.Join(folder, "events.db"), stored)
 	clients.Check(t, stored)
@@ -72,12 +72,12 @@ func TestKillsOfAnEngine(t *testing.T) {
 func sendAndKill(t *testing.T, folder string, kills int) *clienttest.Clients {
 	t.Logf("%d kills", kills)
 	rng := seedtest.Rand(t)
-	p := killtest.Start(t, t.Name(), folder)
+	p := proctest.Start(t, t.Name(), folder)
 	clients := clienttest.Send(p.Line())
 	for range kills {
 		clients.Wait(1 + rng.Int64N(1000))
 		p.Kill()
-		p = killtest.Start(t, t.Name(), folder)
+		p = proctest.Start(t, t.Name(), folder)
 		clients.SendTo(p.Line())
 	}
 	clients.Stop()
@@ -121,7 +121,7 @@ func addStoredIn(t *testing.T, path, table string, stored map[clienttest.Event]i
 
 // The same with several tables, whose files are imported together.
 func TestKillsOfAnEngineWithManyTables(t *testing.T) {
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		if err := serve(folder, clienttest.ServeMany); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestKillsOfAnEngineWithManyTables(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	folder := t.TempDir()
-	clients := sendAndKill(t, folder, killtest.Count(t))
+	clients := sendAndKill(t, folder, proctest.Kills(t))
 	for i := range clienttest.ManyTables {
 		stored := map[clienttest.Event]int{}
 		addStoredIn(t, filepath.Join(folder, "events.db"), clienttest.TableOf(i), stored)
@@ -148,7 +148,7 @@ func TestKillsOfAnEngineWithManyTables(t *testing.T) {
 
 // The same with a sink that moves from one database to the other and back while clients send. Each acknowledged event is in one of them, once.
 func TestKillsWhileASinkMoves(t *testing.T) {
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		if err := serveMoving(folder); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	folder := t.TempDir()
-	clients := sendAndKill(t, folder, 3*killtest.Count(t))
+	clients := sendAndKill(t, folder, 3*proctest.Kills(t))
 	stored := map[clienttest.Event]int{}
 	for _, name := range []string{"first.db", "second.db"} {
 		addStored(t, filepath.Join(folder, name), stored)

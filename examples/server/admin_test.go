@@ -100,10 +100,10 @@ func (p *process) logged(pattern string) string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
-		if m := re.FindStringSubmatch(p.logs.String()); m != nil {
+		if m := re.FindStringSubmatch(p.Logs()); m != nil {
 			return m[1]
 		}
 	}
-	p.t.Fatalf("%s is not logged:\n%s", pattern, &p.logs)
+	p.t.Fatalf("%s is not logged:\n%s", pattern, p.Logs())
 	return ""
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -22,6 +20,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 
@@ -38,53 +37,21 @@ func TestMain(m *testing.M) {
 
 // process is a running server.
 type process struct {
+	*proctest.Process
 	t    *testing.T
-	cmd  *exec.Cmd
 	url  string // of the source that the server has made
 	base string // where events are sent to
 	api  string // of the API
 	dir  string
-	logs syncBuffer
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // start returns when the server has printed its address.
 func start(t *testing.T, env ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.CommandContext(t.Context(), os.Args[0])}
-	p.cmd.Env = append(append(os.Environ(), asProgram+"=1", "FOREBAY_ADDR=127.0.0.1:0", "FOREBAY_API_ADDR=127.0.0.1:0"), env...)
-	p.cmd.Stderr = &p.logs
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	lines := bufio.NewReader(stdout)
-	ready, err := lines.ReadString('\n')
-	if err != nil {
-		_ = p.cmd.Wait()
-		t.Fatalf("not ready: %v\n%s", err, &p.logs)
-	}
-	m := regexp.MustCompile(`^ready api=(\S+) ingest=(\S+)\n$`).FindStringSubmatch(ready)
+	p := &process{Process: proctest.Run(t, proctest.Self(slices.Concat(
+		[]string{asProgram + "=1", "FOREBAY_ADDR=127.0.0.1:0", "FOREBAY_API_ADDR=127.0.0.1:0"}, env)...)), t: t}
+	ready := p.Line()
+	m := regexp.MustCompile(`^ready api=(\S+) ingest=(\S+)$`).FindStringSubmatch(ready)
 	if m == nil {
 		t.Fatalf("the first line is %q", ready)
 	}
@@ -94,15 +61,10 @@ func start(t *testing.T, env ...string) *process {
 			p.dir = d
 		}
 		if strings.HasPrefix(env[i], "FOREBAY_SOURCE=") {
-			_, _ = lines.ReadString('\n')
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.url = strings.TrimSpace(strings.TrimPrefix(line, "Post events to "))
+			p.Line()
+			p.url = strings.TrimPrefix(p.Line(), "Post events to ")
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, lines) }() // a full pipe would stop the server
 	return p
 }
 
@@ -129,11 +91,8 @@ func (p *process) request(method, url, body string) (int, string) {
 func (p *process) stop() {
 	p.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := errors.Join(p.Signal(syscall.SIGTERM), p.Err()); err != nil {
 		p.t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Fatalf("%v\n%s", err, &p.logs)
 	}
 }
 
@@ -165,7 +124,7 @@ func testServer(t *testing.T, server string) {
 		t.Errorf("wrong secret: %d %s", status, answer)
 	}
 	p.stop()
-	logs := p.logs.String()
+	logs := p.Logs()
 	for sink, rows := range map[string]int{"raw": 2, "events": 1} {
 		want := fmt.Sprintf(`"id":"shop/%s","accepted":%d,"local":0,"staging":0,"table":%[2]d,"expired":0`, sink, rows)
 		if !strings.Contains(logs, want) {
@@ -333,10 +292,7 @@ func TestAPI(t *testing.T) {
 	if status, answer := p.request("POST", p.base+"/stream/7/web/"+path, `{"a":1}`); status != 200 {
 		t.Errorf("event: %d %s", status, answer)
 	}
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.cmd.Wait()
+	p.Kill()
 
 	p = start(t, env...)
 	if status, answer := p.request("POST", p.base+"/stream/7/web/"+path, `{"a":2}`); status != 200 {

@@ -15,9 +15,10 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -32,8 +33,8 @@ const (
 
 // Harness is the target under test.
 type Harness struct {
-	// Open opens the target with its data in a folder. While up is false, its Import returns [ErrDown].
-	Open func(t *testing.T, folder string, up *atomic.Bool) driver.Target
+	// Open opens the target with its data in a folder.
+	Open func(t *testing.T, folder string) driver.Target
 	// Rows returns the cells of [Columns] in the table "people". No process has the target open.
 	Rows func(t *testing.T, folder string) [][]string
 	// Moment is how long an erasure takes about. Default: 150 ms.
@@ -47,12 +48,24 @@ func Columns() []datatype.Column {
 	return []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "email", Type: datatype.String}}
 }
 
-// ErrDown is the error of a target that does not respond.
-var ErrDown = errors.New("the target is down")
+// staging gives no object to imports until it is up, so that files wait.
+type staging struct {
+	*dir.StagingDir
+	up *atomic.Bool
+}
+
+func (s staging) Open(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
+	if !s.up.Load() {
+		return nil, errors.New("staging is down")
+	}
+	return s.StagingDir.Open(ctx, obj)
+}
 
 func (h Harness) open(t *testing.T, folder string, up *atomic.Bool) *forebay.Engine {
 	t.Helper()
-	e, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{Target: h.Open(t, folder, up), Buffer: buffer.Tuning{MemTableBytes: 1 << 20}})
+	e, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{
+		Staging: staging{dir.Staging(filepath.Join(folder, "staging")), up}, Target: h.Open(t, folder), Buffer: buffer.Tuning{MemTableBytes: 1 << 20},
+	})
 	if err == nil {
 		err = e.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "people", Table: forebay.Table{
 			ID: "people", Columns: mapping.Columns{
@@ -95,7 +108,7 @@ func (h Harness) fill(t *testing.T, folder string) {
 // or in the table because its import began before its erasure. None of the rows is in the table that a process has reported as erased.
 func (h Harness) Kills(t *testing.T) {
 	match := forebay.Match{Path: "email", Value: person, Wait: time.Minute}
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		var up atomic.Bool
 		e := h.open(t, folder, &up)
 		fmt.Println("begin")
@@ -108,7 +121,7 @@ func (h Harness) Kills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts processes")
 	}
-	rounds, rng := killtest.Count(t), seedtest.Rand(t)
+	rounds, rng := proctest.Kills(t), seedtest.Rand(t)
 	moment := h.Moment
 	if moment == 0 {
 		moment = 150 * time.Millisecond
@@ -119,7 +132,7 @@ func (h Harness) Kills(t *testing.T) {
 		h.fill(t, folder)
 		told := int64(0)
 		for range killsOfRound {
-			p := killtest.Start(t, t.Name(), folder)
+			p := proctest.Start(t, t.Name(), folder)
 			p.Lines(1, time.Duration(rng.Int64N(int64(moment))), func(line string) {
 				var n int64
 				if _, err := fmt.Sscanf(line, "erased %d", &n); err == nil {

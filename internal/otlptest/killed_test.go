@@ -1,19 +1,18 @@
 package otlptest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +33,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -42,10 +42,6 @@ import (
 )
 
 var cycles = flag.Int("cycles", 6, "how often TestKilledProcess kills the engine")
-
-// engineVariable makes the test program an engine process on the directory that it names. Its listeners are inherited, so
-// that the address outlives the process and senders can come back to it.
-const engineVariable = "OTLPTEST_ENGINE"
 
 const killedSource = "killed"
 
@@ -67,7 +63,8 @@ func killedSources() []forebay.Source {
 	}}}
 }
 
-// serveEngine is the engine process. It drains and ends when its standard input is closed.
+// serveEngine is the engine process. It drains and ends when its standard input is closed. Its listeners are inherited, so that the address outlives
+// the process and senders can come back to it.
 func serveEngine(dir string) error {
 	web, err := net.FileListener(os.NewFile(3, "http"))
 	if err != nil {
@@ -97,24 +94,13 @@ func serveEngine(dir string) error {
 	return errors.Join(srv.Close(), eng.FlushAll(ctx), eng.Close())
 }
 
-// engineProcess is a running engine process.
-type engineProcess struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
-
-func startEngine(t *testing.T, dir string, listeners ...*os.File) *engineProcess {
+func startEngine(t *testing.T, dir string, listeners ...*os.File) *proctest.Process {
 	t.Helper()
-	p := &engineProcess{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), engineVariable+"="+dir)
-	p.cmd.ExtraFiles, p.cmd.Stderr = listeners, os.Stderr
-	p.stdin = must(p.cmd.StdinPipe())(t)
-	out := must(p.cmd.StdoutPipe())(t)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the engine process did not start: %v %q; %v", err, line, p.cmd.Wait())
+	cmd := proctest.Command(t.Name(), dir)
+	cmd.ExtraFiles = listeners
+	p := proctest.Run(t, cmd)
+	if line := p.Line(); line != "ready" {
+		t.Fatalf("the engine process says %q", line)
 	}
 	return p
 }
@@ -242,9 +228,18 @@ func killedSenders(t *testing.T, web, rpc string) map[string][]sending {
 	return all
 }
 
+// killedRow is a row of a table of the engine that is killed.
+type killedRow struct{ table, name string }
+
 // Senders over HTTP with keys, and the exporters of the SDK over HTTP and gRPC, send everything again until it is
 // acknowledged, while the engine is killed with SIGKILL again and again. Nothing is lost, and nothing is doubled.
 func TestKilledProcess(t *testing.T) {
+	if dir, ok := proctest.Child(); ok {
+		if err := serveEngine(dir); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
@@ -255,93 +250,55 @@ func TestKilledProcess(t *testing.T) {
 	rpcFile, rpc := listen(t)
 	p := startEngine(t, data, webFile, rpcFile)
 
-	var answered, attempts atomic.Int64
-	progress := make(chan struct{}, 1)
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	var mu sync.Mutex
-	sent := map[string][]string{} // names by table
-	for table, senders := range killedSenders(t, web, rpc) {
-		for i, send := range senders {
-			wg.Go(func() {
-				for batch := 0; ; batch++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					names := killedNames(fmt.Sprint(table, i), batch)
-					attempt := send(names)
-					for {
-						attempts.Add(1)
-						ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-						err := attempt(ctx)
-						cancel()
-						if err == nil {
-							break
-						}
-					}
-					mu.Lock()
-					sent[table] = append(sent[table], names...)
-					mu.Unlock()
-					answered.Add(1)
-					select {
-					case progress <- struct{}{}:
-					default:
-					}
-				}
-			})
+	var to []string // the table of each sender
+	var senders []sending
+	for table, list := range killedSenders(t, web, rpc) {
+		for _, send := range list {
+			to, senders = append(to, table), append(senders, send)
 		}
 	}
+	var attempts atomic.Int64
+	clients := proctest.Load(len(senders), func(i, batch int) (rows []killedRow, err error) {
+		names := killedNames(fmt.Sprint(to[i], i), batch)
+		attempt := senders[i](names)
+		for err = io.EOF; err != nil; {
+			attempts.Add(1)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			err = attempt(ctx)
+			cancel()
+		}
+		for _, name := range names {
+			rows = append(rows, killedRow{to[i], name})
+			if to[i] == "events" {
+				rows = append(rows, killedRow{"copies", name})
+			}
+		}
+		return rows, nil
+	})
 	for range *cycles {
-		for want := answered.Load() + 1 + rng.Int64N(60); answered.Load() < want; {
-			<-progress
-		}
-		if err := p.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = p.cmd.Wait()
+		clients.Wait(1 + rng.Int64N(60))
+		p.Kill()
 		p = startEngine(t, data, webFile, rpcFile)
 	}
-	close(stop)
-	wg.Wait()
-	p.stdin.Close()
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("engine process: %v", err)
+	sent := clients.Stop()
+	if out, err := p.Wait(); err != nil {
+		t.Fatalf("engine process: %v: %s", err, out)
 	}
 
-	tables := dir.Tables(filepath.Join(data, "tables"))
-	rows, lost, doubled, unconfirmed := 0, 0, 0, 0
+	tables, stored := dir.Tables(filepath.Join(data, "tables")), map[killedRow]int{}
 	for _, table := range []string{"traces", "logs", "metrics", "events", "copies"} {
-		stored := map[string]int{}
 		for row, err := range tables.Rows("in.c-killed." + table) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored[row[0]]++
-			rows++
+			stored[killedRow{table, row[0]}]++
 		}
-		names := sent[table]
-		if table == "copies" {
-			names = sent["events"]
-		}
-		if len(names) == 0 {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(sent)), func(r killedRow) bool { return r.table == table }) {
 			t.Errorf("nothing was sent to %s", table)
 		}
-		for _, name := range names {
-			switch n := stored[name]; {
-			case n == 0:
-				lost++
-			case n > 1:
-				doubled++
-			}
-			delete(stored, name)
-		}
-		unconfirmed += len(stored)
 	}
-	t.Logf("%d batches were acknowledged after %d attempts, %d rows in the tables; %d lost, %d doubled, %d unconfirmed",
-		answered.Load(), attempts.Load(), rows, lost, doubled, unconfirmed)
-	if lost+doubled+unconfirmed > 0 {
-		t.Error("not every row is there once")
+	t.Logf("%d batches were acknowledged after %d attempts", clients.Acknowledged(), attempts.Load())
+	if a := proctest.Check(t, maps.Keys(sent), stored); a.Unknown > 0 {
+		t.Errorf("%d rows were not acknowledged", a.Unknown)
 	}
 }

@@ -1,19 +1,19 @@
 package otlptest
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay/internal/cputime"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // load is the work of the senders of one process.
@@ -27,13 +27,6 @@ type load struct {
 const loadVariable = "OTLPTEST_LOAD"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(engineVariable); dir != "" {
-		if err := serveEngine(dir); err != nil {
-			fmt.Fprintln(os.Stderr, "engine process:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	text := os.Getenv(loadVariable)
 	if text == "" {
 		os.Exit(m.Run())
@@ -95,47 +88,25 @@ func (l load) serve(in io.Reader, out io.Writer) error {
 }
 
 // loader is a process of senders that runs.
-type loader struct {
-	in  io.Writer
-	out *bufio.Reader
-}
+type loader struct{ *proctest.Process }
 
 func startLoad(b *testing.B, l load) *loader {
 	b.Helper()
-	text, err := json.Marshal(l)
-	if err != nil {
-		b.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0]) // it ends with its input
-	cmd.Env = append(os.Environ(), loadVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	p := proctest.Run(b, proctest.Self(loadVariable+"="+proctest.JSON(l)))
 	b.Cleanup(func() {
-		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
-			b.Error(err)
+		if out, err := p.Wait(); err != nil {
+			b.Errorf("the senders: %v: %s", err, out)
 		}
 	})
-	return &loader{in, bufio.NewReader(out)}
+	return &loader{p}
 }
 
 // run has requests sent, and returns the CPU time of the senders.
 func (l *loader) run(b *testing.B, requests int) time.Duration {
 	b.Helper()
-	if _, err := fmt.Fprintln(l.in, requests); err != nil {
-		b.Fatal(err)
-	}
-	var spent int64
-	if _, err := fmt.Fscanln(l.out, &spent); err != nil {
+	l.Say(fmt.Sprint(requests))
+	spent, err := strconv.ParseInt(l.Line(), 10, 64)
+	if err != nil {
 		b.Fatal(err)
 	}
 	return time.Duration(spent)

@@ -327,7 +327,7 @@ type file struct {
 	name     string
 	kind     fileKind
 	num      uint64       // of a log
-	length   atomic.Int64 // the written bytes of a log
+	length   atomic.Int64 // the written bytes
 	rewrites bool         // made by a compaction, which can be repeated
 	filler   *filler      // of a log that is written, if it is filled
 	purged   bool         // of a log, which is not kept as a spare. Guarded by files.mu
@@ -359,7 +359,8 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 func (f *file) Write(p []byte) (n int, err error) {
 	var refused error
 	if f.rewrites {
-		refused = f.fs.files.claim(len(p))
+		length := f.length.Load()
+		refused = f.fs.files.claim(allocated(length+int64(len(p))) - allocated(length))
 	}
 	if refused == nil && !f.fs.change(func() error {
 		f.fs.files.written(f)

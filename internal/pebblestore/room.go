@@ -35,6 +35,10 @@ const (
 	measureEvery = time.Second
 	// measureFull is the interval while there is no room.
 	measureFull = 50 * time.Millisecond
+	// diskBlock is the unit in which most file systems allocate.
+	diskBlock = 4096
+	// roomOfLists is what the list of tables and its marker may grow by between two measurements.
+	roomOfLists = 4 * diskBlock
 	// idleAfter is the time without a write after which the store frees files it keeps for later.
 	idleAfter = 30 * time.Second
 	// idleLogs are the bytes of logs that an idle store may keep. They are cheap to read at the next opening.
@@ -96,6 +100,9 @@ func usageOf(disk vfs.FS, path string) (int64, bool, error) {
 	}
 	return info.Size(), false, nil
 }
+
+// allocated returns what a file of n bytes takes of the disk.
+func allocated(n int64) int64 { return (n + diskBlock - 1) &^ (diskBlock - 1) }
 
 // checkRoom returns the room that the store can have, 0 when it is unknown, or a [*RoomError]. With too little it first deletes
 // files that are not needed.
@@ -162,8 +169,7 @@ func (o *Opening) trim(logs logFiles) error {
 			return err
 		}
 		// The end mark of a closed log may follow the last chunk. Blocks after the end of the file are freed too.
-		const block = 4096
-		if err := os.Truncate(path, min(info.Size(), (end+block)&^(block-1)+block)); err != nil {
+		if err := os.Truncate(path, min(info.Size(), allocated(end+1)+diskBlock)); err != nil {
 			return err
 		}
 	}
@@ -377,7 +383,7 @@ func (r *room) update() {
 		r.background(r.o.conf.Roomier)
 	}
 	r.mu.Lock()
-	r.o.fs.files.allow(max(0, space-used-log-r.claimed), written)
+	r.o.fs.files.allow(max(0, space-used-log-r.claimed-roomOfLists), written)
 	r.mu.Unlock()
 	switch {
 	case left < space/8:

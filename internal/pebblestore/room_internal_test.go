@@ -54,3 +54,35 @@ func TestWritesDuringAMeasurementCount(t *testing.T) {
 		t.Errorf("9000 bytes were free when 1000 were stored and 3000 compacted: compactions may write %d, want 4000", files.quota)
 	}
 }
+
+// A file that a compaction writes takes whole blocks of the disk, so the quota counts blocks, however many writes fill one.
+func TestCompactionsTakeBlocks(t *testing.T) {
+	disk := disktest.New(t)
+	fs := New(disk, "data", func(error) {})
+	if err := fs.MkdirAll("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fs.files.allow(2*diskBlock, fs.files.taken())
+	f, err := fs.Create("data/000007.sst", "pebble-compaction")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		write, left int
+		refused     bool
+	}{
+		{write: 1, left: diskBlock},
+		{write: diskBlock - 1, left: diskBlock},
+		{write: diskBlock + 1, left: diskBlock, refused: true},
+		{write: diskBlock},
+		{write: 1, refused: true},
+	} {
+		_, err := f.Write(make([]byte, step.write))
+		if refused := err != nil; refused != step.refused || fs.files.quota != int64(step.left) {
+			t.Errorf("write of %d bytes: got %v and a quota of %d, want refused %t and %d", step.write, err, fs.files.quota, step.refused, step.left)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

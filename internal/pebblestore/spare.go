@@ -224,15 +224,15 @@ func (f *files) deduct(n int64) {
 }
 
 // claim takes n bytes of what compactions may write.
-func (f *files) claim(n int) error {
+func (f *files) claim(n int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.quota < int64(n) {
+	if f.quota < n {
 		return errNoRoomToRewrite
 	}
-	f.spent += int64(n)
+	f.spent += n
 	if f.quota < unlimited {
-		f.quota -= int64(n)
+		f.quota -= n
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/callkey"
-	"github.com/forebay/forebay/internal/killtest"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
@@ -71,21 +71,21 @@ const (
 // runs the calling test alone, Kills does not return before the kill.
 func Kills(t *testing.T, h Harness) {
 	t.Helper()
-	if folder, ok := killtest.Child(); ok {
+	if folder, ok := proctest.Child(); ok {
 		if err := h.serveUntilKilled(folder, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "the process that imports:", err)
 			t.Fatal(err)
 		}
 		return
 	}
-	kills := killtest.Count(t)
+	kills := proctest.Kills(t)
 	rng, folder := seedtest.Rand(t), t.TempDir()
 	h.Create(t, folder)
 	s := &senders{h: h, ended: make(chan struct{}), progress: make(chan struct{}, 1), turns: make(chan struct{}, 100)}
 	if testing.Short() {
 		h.withoutProcess(t, folder, s)
 	} else {
-		p := killtest.Start(t, t.Name(), folder)
+		p := proctest.Start(t, t.Name(), folder)
 		s.begin(p.Line())
 		rotations := 0
 		for range kills {
@@ -102,7 +102,7 @@ func Kills(t *testing.T, h Harness) {
 			s.allow(clients) // the kill interrupts them, or comes after their responses
 			time.Sleep(time.Duration(rng.Int64N(int64(4 * time.Millisecond))))
 			p.Kill()
-			p = killtest.Start(t, t.Name(), folder)
+			p = proctest.Start(t, t.Name(), folder)
 			s.sendTo(p.Line())
 		}
 		s.wait(4)

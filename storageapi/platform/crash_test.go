@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +9,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/storageapi"
 	"github.com/forebay/forebay/storageapi/platform"
@@ -77,39 +76,30 @@ func hold(ctx context.Context, run *platform.Run) error {
 
 // child is a running server in a separate process.
 type child struct {
-	cmd    *exec.Cmd
+	*proctest.Process
 	client *storageapi.Client
 	http   *http.Client
 }
 
 func startChild(t *testing.T, dir string, env ...string) *child {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(append(os.Environ(), childEnv+"="+dir), env...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
-	if err != nil || !ok {
-		t.Fatalf("child says %q: %v", line, err)
+	p := proctest.Run(t, proctest.Self(append(env, childEnv+"="+dir)...))
+	line := p.Line()
+	addr, ok := strings.CutPrefix(line, "ready ")
+	if !ok {
+		t.Fatalf("child says %q", line)
 	}
-	go io.Copy(io.Discard, out)
 	h := &http.Client{Transport: &http.Transport{}}
 	client, err := storageapi.New(storageapi.Options{
 		URL: "http://" + addr, Token: masterToken, HTTP: h, Retry: storageapi.RetryOptions{Attempts: 1},
 	})
 	check(t, err)
-	c := &child{cmd, client, h}
-	t.Cleanup(c.kill)
-	return c
+	return &child{p, client, h}
 }
 
 // kill ends the process at once. It may be called again.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
+	c.Kill()
 	c.http.CloseIdleConnections()
 }
 

@@ -165,6 +165,37 @@ func (s *Split) Untouched(fileID string) bool {
 	return len(s.Parts) == 1 && p.ID == fileID && p.Refused == nil && !p.GivenUp && !p.Imported && p.refused() == 0
 }
 
+// MayLose reports whether rows can be taken out of the file, because no target and no quarantine has rows of it.
+func (s *Split) MayLose() bool {
+	p := &s.Parts[0]
+	return len(s.Parts) == 1 && !p.Imported && !p.GivenUp && p.Gone == 0 && s.Kept == 0
+}
+
+// Lose returns a split without n rows, which the file has lost. The rows after them get lower numbers. The part keeps its id, under which a target
+// stores rows once. See [Split.MayLose].
+func (s *Split) Lose(from, n int64) *Split {
+	left := func(rows iter.Seq[RefusedRow]) iter.Seq[RefusedRow] {
+		return func(yield func(RefusedRow) bool) {
+			for r := range rows {
+				switch {
+				case r.Row >= from+n:
+					r.Row -= n
+				case r.Row >= from:
+					continue
+				}
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+	after := s.Clone()
+	p := &after.Parts[0]
+	p.To -= n
+	p.Skip, p.Refused = collect(left(p.Skip.All())), slices.Collect(left(slices.Values(p.Refused)))
+	return after
+}
+
 // Poison returns how many rows go to the quarantine.
 func (s *Split) Poison() (rows int64) {
 	for i := range s.Parts {

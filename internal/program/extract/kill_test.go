@@ -1,7 +1,6 @@
 package extract
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -166,7 +165,7 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 	if err := os.WriteFile(path("config.json"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start := func(requests int) (kill bool, log string, err error) {
+	start := func(requests int) (killed bool, err error) {
 		// There is a server for each process, so that no request of a killed one arrives while the next is at work.
 		server := httptest.NewServer(api)
 		defer server.Close()
@@ -175,22 +174,13 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 		api.left, api.enough = requests, make(chan struct{})
 		enough := api.enough
 		api.mu.Unlock()
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "FOREBAY_TEST_EXTRACT="+strings.Join(args, "\n"))
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		p := proctest.Run(t, proctest.Self("FOREBAY_TEST_EXTRACT="+strings.Join(args, "\n")))
 		select {
-		case err = <-ended:
-			return false, out.String(), err
+		case <-p.Gone():
+			return false, p.Err()
 		case <-enough:
-			err := cmd.Process.Kill()
-			<-ended
-			return true, out.String(), err
+			p.Kill()
+			return true, nil
 		}
 	}
 	// done reports whether the last run has saved its end. A run that was killed may have come so far.
@@ -208,9 +198,9 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 	got := make(map[string][]string)
 	kills, most := 0, 30 // the first run has so many requests
 	for range 12 {
-		killed, log, err := start(1 + random.IntN(most))
-		if err != nil && !errors.Is(err, os.ErrProcessDone) {
-			t.Fatalf("%v\n%s", err, log)
+		killed, err := start(1 + random.IntN(most))
+		if err != nil {
+			t.Fatal(err)
 		}
 		if killed {
 			kills++
@@ -226,8 +216,8 @@ func killProcesses(t *testing.T, flag string, collect func(t *testing.T, folder 
 		most = 4 // later runs have at least a token, two pages and the details of a record
 	}
 	for range 2 { // the first resumes, the second asks for newer records
-		if _, log, err := start(0); err != nil {
-			t.Fatalf("%v\n%s", err, log)
+		if _, err := start(0); err != nil {
+			t.Fatal(err)
 		}
 		got = collect(t, path("data"), got)
 	}

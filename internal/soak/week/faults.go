@@ -164,7 +164,7 @@ func (f *faults) lose(ctx context.Context, p *process, kind fault) error {
 	}
 	switch kind {
 	case paused:
-		err := errors.Join(p.signal(syscall.SIGSTOP), taken(), p.signal(syscall.SIGCONT))
+		err := errors.Join(p.Signal(syscall.SIGSTOP), taken(), p.Signal(syscall.SIGCONT))
 		if err != nil {
 			return err
 		}

@@ -5,18 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/internal/proctest"
 )
 
 // process is a node as the process that starts it sees it. One goroutine starts and ends it.
@@ -25,14 +23,13 @@ type process struct {
 	say    func(format string, args ...any)
 	failed func(error) // gets the process's exit if it was not ended on purpose
 
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
+	*proctest.Process
 	over  *atomic.Bool  // it was asked to end, or is killed
-	ended chan struct{} // closed when the process is gone
-	err   error         // how it ended, valid from then on
+	ended chan struct{} // closed when the process is gone, and this is known
 	done  chan message  // replies to commands
 
 	mu      sync.Mutex
+	pid     int // 0 if it is gone
 	told    message
 	status  readiness
 	changed chan struct{} // closed when one of them changes
@@ -48,37 +45,20 @@ type readiness struct {
 
 // start starts the process. It does not wait until the node serves.
 func (p *process) start() error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	env, err := json.Marshal(p.nodeConfig)
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), nodeEnv+"="+string(env))
+	cmd := proctest.Self(nodeEnv + "=" + proctest.JSON(p.nodeConfig))
 	cmd.Stderr = os.Stderr
-	if p.stdin, err = cmd.StdinPipe(); err != nil {
-		return err
-	}
-	stdout, err := cmd.StdoutPipe()
+	running, err := proctest.Begin(cmd)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	p.cmd = cmd
-	p.mu.Unlock()
 	over, ended := new(atomic.Bool), make(chan struct{})
-	p.over, p.ended = over, ended
+	p.Process, p.over, p.ended = running, over, ended
+	p.set(func() { p.pid = running.Pid() })
 	go func() {
 		defer close(ended)
-		for in := json.NewDecoder(stdout); ; {
+		for line := range running.All() {
 			var m message
-			if in.Decode(&m) != nil { // a killed node may leave half a line
+			if json.Unmarshal([]byte(line), &m) != nil {
 				break
 			}
 			if m.Lost != "" {
@@ -96,10 +76,10 @@ func (p *process) start() error {
 				}
 			})
 		}
-		p.err = cmd.Wait()
-		p.set(func() { p.told, p.status, p.cmd = message{}, readiness{}, nil })
+		how := running.Ended()
+		p.set(func() { p.told, p.status, p.pid = message{}, readiness{}, 0 })
 		if !over.Load() {
-			p.failed(fmt.Errorf("node %s has ended by itself: %v; see %s", p.Name, p.err, p.logPath()))
+			p.failed(fmt.Errorf("node %s: %w; see %s", p.Name, how, p.logPath()))
 		}
 	}()
 	return nil
@@ -118,10 +98,7 @@ func (p *process) set(change func()) {
 func (p *process) state() (m message, s readiness, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil {
-		pid = p.cmd.Process.Pid
-	}
-	return p.told, p.status, pid
+	return p.told, p.status, p.pid
 }
 
 // await waits until the known state of the node meets a condition.
@@ -150,7 +127,7 @@ func (p *process) do(ctx context.Context, command string) error {
 	for len(p.done) > 0 {
 		<-p.done // a reply that arrived too late
 	}
-	if _, err := io.WriteString(p.stdin, command+"\n"); err != nil {
+	if _, err := fmt.Fprintln(p.In, command); err != nil {
 		return err
 	}
 	for {
@@ -172,33 +149,25 @@ func (p *process) do(ctx context.Context, command string) error {
 // kill ends the node in the middle of whatever it does.
 func (p *process) kill() {
 	p.over.Store(true)
-	p.mu.Lock()
-	if p.cmd != nil {
-		_ = p.cmd.Process.Kill() // fails only if it is gone already
-	}
-	p.mu.Unlock()
+	p.Kill()
 	<-p.ended
 }
 
 // stop ends the node in good order. It fails if that takes too long.
 func (p *process) stop() error {
 	p.over.Store(true)
-	cmd := p.cmd
-	p.stdin.Close()
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	p.In.Close()
+	timer := time.AfterFunc(time.Minute, p.Kill)
 	defer timer.Stop()
 	<-p.ended
-	if p.err != nil {
-		return fmt.Errorf("node %s ended badly: %w; see %s", p.Name, p.err, p.logPath())
+	if err := p.Err(); err != nil {
+		return fmt.Errorf("node %s: %w; see %s", p.Name, err, p.logPath())
 	}
 	return nil
 }
 
 // wipe removes the disk of a node that does not run.
 func (p *process) wipe() error { return os.RemoveAll(p.folder()) }
-
-// signal lets the node stand still, or continue.
-func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // watch asks the node how it is until ctx ends.
 func (p *process) watch(ctx context.Context) {
@@ -211,7 +180,7 @@ func (p *process) watch(ctx context.Context) {
 			found = ready(ctx, client, m.Address)
 		}
 		p.set(func() {
-			if p.told.Address == m.Address && (p.cmd == nil || p.cmd.Process.Pid == pid) { // else the response is from the previous process
+			if p.told.Address == m.Address && p.pid == pid { // else the response is from the previous process
 				p.status = found
 			}
 		})
