@@ -88,13 +88,13 @@ type Receipt struct {
 }
 
 // Receipts returns what calls of [Engine.IngestOnce] and of other calls with a [Once] have stored for a source, oldest first, as long as the
-// key is kept: Stats.KeyRetention at most. A key that has stored nothing, is forgotten or was never used has none. A running call with the
-// key is waited for.
+// key is kept, at most for Stats.KeyRetention. A key that has stored nothing, is forgotten or was never used has none. A running call with
+// the key is waited for.
 //
 // At tells where the rows are. They are in files of the sink whose FileStats.Level has that time between FirstAt and LastAt, and in their slices,
 // see [SinkHandle.Slices]. Neither costs anything when the row is written.
 //
-// Errors: a [*buffer.FailedError], a [*buffer.FencedError], [ErrClosed], the error of ctx.
+// Receipts fails with a [*buffer.FailedError], a [*buffer.FencedError], [ErrClosed] or the error of ctx.
 func (e *Engine) Receipts(ctx context.Context, sourceID, key string) ([]Receipt, error) {
 	claim, err := e.buf.Claim(ctx, kept.CallKey(sourceID, key))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // Peers carries requests to the other catalogs on a shared store, and their responses back. Both are JSON texts without secrets. Most are small.
-// A record of a quarantine has its body. Whoever can send a request can read such records and discard rows: only nodes may.
+// A record of a quarantine has its body. Whoever can send a request can read such records and discard rows, so only nodes may.
 type Peers interface {
 	// Ask sends a request to all catalogs but the own one, each of which calls [Catalog.Answer], and yields the responses as they arrive until
 	// ctx ends. Responses may be lost and may arrive twice. An error ends it.
