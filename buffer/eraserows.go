@@ -247,6 +247,9 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 				number++
 				return nil
 			})
+			if read := number - first; err == nil && read != obj.Rows { // the numbers of later rows would be others
+				err = fmt.Errorf("the slice has %d rows, its record says %d", read, obj.Rows)
+			}
 			gone.Store(errors.Is(err, ErrUnknownSlice))
 			found.Store(&rows)
 			return err

@@ -235,17 +235,21 @@ func (c *Catalog) direct(ctx context.Context, by By, ref Ref, entity string, p p
 func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p plan) (hold string, unlock func(), err error) {
 	wait, cancel := context.WithTimeout(ctx, waitForOthers)
 	defer cancel()
-	unlock, err = c.locks.Lock(wait, ref.Source, "")
-	if err != nil {
-		if ctx.Err() == nil {
-			err = busy(ref.Source, c.locks.Holder(ref.Source))
-		}
-		return "", nil, err
-	}
 	planned := func() (*change, error) { return c.plan(by, ref, p, now()) }
-	if hold, err = c.co.begin(wait, ref, entity, "", planned, nil); err != nil {
-		unlock()
-		return "", nil, cmp.Or(context.Cause(ctx), err)
+	for {
+		unlock, lockErr := c.locks.Lock(wait, ref.Source, "")
+		if lockErr != nil {
+			if holder := c.locks.Holder(ref.Source); err == nil || holder != "" {
+				err = busy(ref.Source, holder)
+			}
+			return "", nil, cmp.Or(context.Cause(ctx), err)
+		}
+		if hold, err = c.co.begin(wait, ref, entity, "", planned, nil); err == nil {
+			return hold, unlock, nil
+		}
+		unlock() // while the change of another node is waited for, this node follows its changes of the source
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || !c.co.await(wait) {
+			return "", nil, cmp.Or(context.Cause(ctx), err)
+		}
 	}
-	return hold, unlock, nil
 }

@@ -19,8 +19,11 @@ type coordinator interface {
 
 	// begin makes the first write of a change. planned makes the change, and may be called several times. records has the task, or is empty for
 	// a change without one. The hold keeps other catalogs from the entity, the source and the tables of the change. If another catalog's change
-	// has one of these, begin waits while it may end soon, and until ctx ends. Then the error is [Busy].
+	// has one of these, the error is [Busy]. With a task begin first waits while the other change may end soon, and until ctx ends. Without one it
+	// does not wait, because its caller has the lock of the source. The caller may call again after await.
 	begin(ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error)
+	// await waits a moment for the change of another catalog. It reports false when ctx has ended.
+	await(ctx context.Context) bool
 	// commit writes records of a change. The error is [ErrChanged] if another catalog has taken the change over.
 	commit(hold string, records map[string][]byte) error
 	// owns returns [ErrChanged] if another catalog has taken the change over.
@@ -76,6 +79,8 @@ func (a alone) start(erasures []*erasure, creations []*creation) {
 }
 
 func (alone) catchUp(context.Context, time.Duration) error { return nil }
+
+func (alone) await(context.Context) bool { return false }
 
 func (a alone) begin(_ context.Context, _ Ref, _, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error) {
 	if task == "" {

@@ -447,7 +447,20 @@ func TestSharedBusy(t *testing.T) {
 		time.Sleep(5 * time.Minute / 2) // the node beats, so that no other node ends its task
 		_, deleted := b.Delete(user, catalog.Ref{Source: "web"})
 		_, disabled := b.Disable(user, catalog.Ref{Source: "web", Sink: "a"})
-		_, rotated := b.RotateSecret(t.Context(), user, "web", 0)
+		waited := make(chan error)
+		go func() {
+			_, err := b.RotateSecret(t.Context(), user, "web", 0)
+			waited <- err
+		}()
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		synctest.Wait()
+		if unlock, err := b.LockSource(soon, "web"); err != nil {
+			t.Errorf("a change that waits for another node keeps the lock of the source, so this node cannot follow changes of it: %v", err)
+		} else {
+			unlock()
+		}
+		rotated := <-waited
 		for what, err := range map[string]error{"delete": deleted, "disable": disabled, "rotate": rotated} {
 			var busy *catalog.Error
 			if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != task.ID {

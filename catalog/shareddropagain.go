@@ -35,7 +35,10 @@ func (s *shared) awaitDrop(ctx context.Context, erased []string) error {
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || time.Since(began) >= dropWait {
 			return err
 		}
-		if err := errors.Join(s.pause(ctx), s.catchUp(ctx, commitTimeout)); err != nil {
+		if !s.await(ctx) {
+			return context.Cause(ctx)
+		}
+		if err := s.catchUp(ctx, commitTimeout); err != nil {
 			return err
 		}
 	}

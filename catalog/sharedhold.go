@@ -162,22 +162,19 @@ func (s *shared) begin(
 	defer cancel()
 	for {
 		key, err = s.tryBegin(ref, entity, task, planned, records)
-		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || task != "" && refused.Task != "" {
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || task == "" || refused.Task != "" || !s.await(wait) {
 			return key, err
-		}
-		if s.pause(wait) != nil {
-			return "", err
 		}
 	}
 }
 
-// pause waits before this node looks again whether a hold has ended, which the store does not say.
-func (s *shared) pause(ctx context.Context) error {
+// await waits before this node looks again whether a hold has ended, which the store does not say.
+func (s *shared) await(ctx context.Context) bool {
 	select {
 	case <-time.After(lookAgain):
-		return nil
+		return true
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false
 	}
 }
 

@@ -319,7 +319,8 @@ func (er *Erasure) Run(ctx context.Context) (Report, error) {
 	for _, do := range []func(context.Context) error{
 		er.arrivals, er.eraseReplayable, er.eraseWaiting, er.eraseQuarantines, er.eraseArchives, er.eraseKeys, er.purge, er.listOthers,
 	} {
-		if err := do(ctx); err != nil {
+		err := do(ctx)
+		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
 			er.problems = append(er.problems, err)
 		}
 		if ctx.Err() != nil {

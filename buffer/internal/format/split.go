@@ -165,10 +165,11 @@ func (s *Split) Untouched(fileID string) bool {
 	return len(s.Parts) == 1 && p.ID == fileID && p.Refused == nil && !p.GivenUp && !p.Imported && p.refused() == 0
 }
 
-// MayLose reports whether rows can be taken out of the file, because no target and no quarantine has rows of it.
+// MayLose reports whether rows can be taken out of the file, because no target and no quarantine has rows of it. While the target has yet to say
+// whether it has stored the part with its refused or erased rows, no row may go.
 func (s *Split) MayLose() bool {
 	p := &s.Parts[0]
-	return len(s.Parts) == 1 && !p.Imported && !p.GivenUp && p.Gone == 0 && s.Kept == 0
+	return len(s.Parts) == 1 && p.Refused == nil && !p.Imported && !p.GivenUp && p.Gone == 0 && s.Kept == 0
 }
 
 // Lose returns a split without n rows, which the file has lost. The rows after them get lower numbers. The part keeps its id, under which a target
@@ -192,7 +193,7 @@ func (s *Split) Lose(from, n int64) *Split {
 	after := s.Clone()
 	p := &after.Parts[0]
 	p.To -= n
-	p.Skip, p.Refused = collect(left(p.Skip.All())), slices.Collect(left(slices.Values(p.Refused)))
+	p.Skip = collect(left(p.Skip.All()))
 	return after
 }
 
@@ -385,7 +386,7 @@ func (p *Part) replace(fileID string, whole bool) []Part {
 	}
 	left, last := p.Left(), p.Refused[len(p.Refused)-1].Row
 	switch {
-	case last >= 0 && last+1 < p.To && (len(p.Refused) >= cutNamed || p.Skip.Len() >= cutSkipped):
+	case !p.OnlyErased() && last >= 0 && last+1 < p.To && (len(p.Refused) >= cutNamed || p.Skip.Len() >= cutSkipped):
 		return []Part{part(p.From, last+1, p.Refused...), part(last+1, p.To)}
 	case last >= 0:
 		return []Part{part(p.From, p.To, p.Refused...)}
@@ -441,6 +442,7 @@ func (s *Split) Erase(rows []int64) (erased int) {
 		all := slices.Clone(answer)
 		for _, row := range rows {
 			if row >= p.From && row < p.To && !named[row] {
+				named[row] = true
 				all = append(all, RefusedRow{Row: row, Reason: ReasonErased})
 			}
 		}

@@ -92,3 +92,29 @@ func TestEraseRows(t *testing.T) {
 		t.Errorf("the parts have %q, want %q", got, want)
 	}
 }
+
+// However many rows are erased, a file stays one part, which may lose a damaged slice. Rows that the target has refused may cut it, because the
+// target has probably not tried the rows after them. While a part waits for the target's word about erased rows, it keeps all rows.
+func TestErasedRowsLeaveOnePart(t *testing.T) {
+	var rows []int64
+	for row := range int64(1500) {
+		rows = append(rows, row, row) // named twice by a faulty caller
+	}
+	for _, reason := range []string{format.ReasonErased, "refused"} {
+		s := format.Whole("f", 5000)
+		if n := s.Erase(rows); n != 1500 {
+			t.Fatalf("got %d erased rows, want 1500", n)
+		}
+		for i := range s.Parts[0].Refused {
+			s.Parts[0].Refused[i].Reason = reason
+		}
+		if s.MayLose() {
+			t.Errorf("%s: a row may be lost before the target has said whether it has stored the part", reason)
+		}
+		s.Replace(0, "f")
+		want := map[string]int{format.ReasonErased: 1, "refused": 2}[reason]
+		if len(s.Parts) != want || s.MayLose() != (want == 1) {
+			t.Errorf("%s: got %d parts that may lose rows: %t, want %d parts", reason, len(s.Parts), s.MayLose(), want)
+		}
+	}
+}
