@@ -6,7 +6,7 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/forebay/forebay v0.0.0-20261130064844-b8b7e000ce7f
+	github.com/forebay/forebay v0.0.0-20261130071750-43ff9a08daff
 )
 
 require (
