@@ -42,6 +42,9 @@ var questions = []question{
 
 const operators = "docs/operations.md#questions"
 
+// minuteOfWords is how many words a reader of technical text reads in a minute.
+const minuteOfWords = 200
+
 // section returns the text below a heading of a page, up to the next heading of its level, and whether there is such a heading.
 func section(text, title string) (string, bool) {
 	var b strings.Builder
@@ -97,8 +100,12 @@ func reached(texts map[string]string, q question) error {
 		return fmt.Errorf("%s has no heading %q", q.page, q.heading)
 	}
 	for _, word := range q.says {
-		if !strings.Contains(text, word) {
+		before, _, found := strings.Cut(text, word)
+		if !found {
 			return fmt.Errorf("%s does not say %q below %q", q.page, word, q.heading)
+		}
+		if n := len(strings.Fields(before)); n > minuteOfWords {
+			return fmt.Errorf("%s says %q %d words below %q, want at most %d: a reader looks for a minute", q.page, word, n, q.heading, minuteOfWords)
 		}
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(texts[q.page], "# "), "\n")
@@ -128,7 +135,7 @@ func reached(texts map[string]string, q question) error {
 	return fmt.Errorf("%s has no link to %s", q.link, ends[0])
 }
 
-// The section of each question is at most two links from README.md.
+// The section of each question is at most two links from README.md, and answers within the first minute.
 func TestQuestionsAreTwoClicksAway(t *testing.T) {
 	texts := loadTree(t).texts
 	for _, q := range questions {
@@ -143,7 +150,7 @@ func TestAnswered(t *testing.T) {
 	texts := map[string]string{
 		"README.md": "# R\n\n[a](docs/a.md#one) [b](docs/b.md)\n",
 		"docs/a.md": "# A\n\n## One\n\n[x](#two) [b](b.md#three)\n\n## Two\n\nSays it.\n\n## Four\n\nSays it.\n",
-		"docs/b.md": "# B\n\nText.\n\n## Three\n\nSays it.\n",
+		"docs/b.md": "# B\n\nText.\n\n## Three\n\nSays it.\n\n## Long\n\n" + strings.Repeat("word ", minuteOfWords+1) + "says it.\n",
 	}
 	for _, c := range []struct {
 		q    question
@@ -157,6 +164,7 @@ func TestAnswered(t *testing.T) {
 		{question{link: "docs/a.md", page: "docs/a.md", heading: "Two"}, "README.md has no link"},
 		{question{link: "docs/b.md", page: "docs/b.md", heading: "Five"}, "no heading"},
 		{question{link: "docs/b.md", page: "docs/b.md", heading: "Three", says: []string{"No"}}, "does not say"},
+		{question{link: "docs/b.md", page: "docs/b.md", heading: "Long", says: []string{"says"}}, "a reader looks for a minute"},
 	} {
 		switch err := reached(texts, c.q); {
 		case c.want == "" && err != nil:
