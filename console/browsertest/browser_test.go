@@ -120,6 +120,7 @@ func newTab(t *testing.T, expected ...string) *tab {
 	ctx, cancel := chromedp.NewContext(shared.start(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
+	// The first action opens the tab, which closes when the context of the action ends.
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800)); err != nil {
 		t.Fatal(err)
 	}

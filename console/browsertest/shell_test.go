@@ -198,6 +198,9 @@ func TestSignIn(t *testing.T) {
 	// Another tab of the same browser says that the session has ended, without being loaded again.
 	ctx, cancel := chromedp.NewContext(b.ctx)
 	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800)); err != nil { // the first action opens the tab, until its context ends
+		t.Fatal(err)
+	}
 	other := &tab{t: t, ctx: ctx}
 	other.live(url)
 	b.openMenu()
