@@ -51,7 +51,7 @@ var ErrEraseRuns = erase.ErrRuns
 // It can be repeated, even after an error or a crash. It then erases the rest. Records that arrive meanwhile may be found or not, so stop their
 // sender first. One call runs at a time. Others wait. With Match.DryRun nothing is changed.
 //
-// A failure in one place does not keep Erase from the others. The error joins the failures, and the report is valid. Erase also fails with the
+// Erase continues with the other places after a failure in one. The error joins the failures, and the report is valid. Erase also fails with the
 // error of [Match.Validate], [ErrReplayRuns] while an archive is replayed, [buffer.ErrFileMoves] while files or rejected records of another
 // engine arrive, [ErrUnknownSource], [ErrClosed] or the error of ctx.
 func (e *Engine) Erase(ctx context.Context, m Match) (EraseReport, error) {

@@ -186,7 +186,7 @@ func (p *Pending) wait(ctx context.Context) (Result, error) {
 	return p.results[0], p.results[0].Err(p.src.def.ID)
 }
 
-// spanOfResults is what the span of a call tells about the results of its records. The outcome is the worst of them.
+// spanOfResults returns the outcome for the span of a call from the results of its records. The outcome is the worst of them.
 func spanOfResults(results []Result, err error) callspans.Outcome {
 	var sinks []string
 	worst, replayed := Status(0), len(results) > 0
@@ -230,7 +230,7 @@ func order(s Status) int {
 	return 0
 }
 
-// spanOfBatch is what the span of a batch tells that was stored together.
+// spanOfBatch returns the outcome for the span of a batch that was stored together.
 func spanOfBatch(res BatchResult, source *source, err error) callspans.Outcome {
 	var sinks []string
 	if source != nil {

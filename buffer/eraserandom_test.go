@@ -102,7 +102,7 @@ func (w *erasureWorld) places() (table, kept map[string]int) {
 }
 
 func (w *erasureWorld) erase() string {
-	sink, person := []string{"a", "b"}[w.rng.IntN(2)], fmt.Sprint("p", w.rng.IntN(3)) // nobody erases the fourth
+	sink, person := []string{"a", "b"}[w.rng.IntN(2)], fmt.Sprint("p", w.rng.IntN(3)) // the test never erases the fourth person
 	if w.rng.IntN(8) == 0 {
 		person = "nobody"
 	}

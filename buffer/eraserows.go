@@ -37,7 +37,7 @@ type ErasedRows struct {
 	// Marked rows still wait, and no import of them has begun. They never reach the table, even after a crash. Of the others that wait, the target
 	// may have some.
 	Marked int64
-	// Why says for what rows wait, or nil if none do.
+	// Why is the reason that rows wait, or nil if no rows wait.
 	Why error
 }
 
@@ -224,7 +224,7 @@ func (b *Buffer) awaitFiles(ctx context.Context, epoch uint64, files []*erasedFi
 	}
 }
 
-// selectRows reads the rows of a file. A slice that cannot be read does not keep it from the others.
+// selectRows reads the rows of a file. It continues with the other slices if it cannot read one.
 func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows, selects func(t driver.Table, cells [][]byte) bool) error {
 	b.mu.RLock()
 	if !e.f.done() {

@@ -43,9 +43,9 @@ type coordinator interface {
 
 	// erase adds to a change that erases its source the records of the work that follows.
 	erase(ch *change) error
-	// erasing begins the erasure of what this engine has of a source. The caller calls done with its result.
+	// erasing begins the erasure of a source's rows and counters in this engine. The caller calls done with its result.
 	erasing(source string) (done func(error))
-	// eraseFollowed erases from the engine what is left of a source that another catalog has erased. The caller has the lock of the source.
+	// eraseFollowed erases the engine's remaining rows and counters of a source that another catalog erased. The caller holds the lock of the source.
 	eraseFollowed(ctx context.Context, source string) error
 	// syncFollowed gives the engine the changes of other catalogs.
 	syncFollowed(ctx context.Context)

@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file, as a
-// [Catalog] does for its own. It changes no definition. Its tasks and reports are in memory, so the caller starts an interrupted task again
-// after a restart. The records that the task had replayed have left the quarantine. It is safe for concurrent use.
+// Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file. A
+// [Catalog] does the same for the sources that it defines. Maintenance changes no definition. Its tasks and reports are in memory, so the caller starts an
+// interrupted task again after a restart. The records that the task had replayed have left the quarantine. It is safe for concurrent use.
 type Maintenance struct {
 	eng     *forebay.Engine
 	opts    MaintenanceOptions

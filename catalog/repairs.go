@@ -52,7 +52,7 @@ func (r *repairs) writeLater(records map[string][]byte) {
 	r.add(func() { maps.Copy(r.pendingWrites, records) })
 }
 
-// giveUp removes later what a commit that failed with err may have stored.
+// giveUp schedules the removal of records that a commit may have stored although it failed with err.
 func (r *repairs) giveUp(records map[string][]byte, err error) {
 	if errors.Is(err, ErrNotCommitted) {
 		return

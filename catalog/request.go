@@ -32,7 +32,7 @@ const (
 	opCancelRejects = "cancelRejects"
 )
 
-// request is what a catalog asks its engine, and the engines of other nodes if there are any.
+// request is a request of a catalog to its engine and to the engines of other nodes, if any.
 type request struct {
 	Op string `json:"op"`
 	// Sources is for statistics. The others name a source, a sink, and perhaps a file.
@@ -46,7 +46,7 @@ type request struct {
 	Rejects *rejectsRequest `json:"rejects,omitempty"`
 }
 
-// instanceAnswer is what became of a request at one engine.
+// instanceAnswer is the outcome of a request at one engine.
 type instanceAnswer struct {
 	Instance string `json:"instance"`
 	// Epoch is 0 at the node that accepts rows for the instance, and grows with each one that takes it over. The highest knows most.
@@ -123,7 +123,7 @@ func onEngine(ctx context.Context, eng *forebay.Engine, r request) (_ outcome, w
 	return onSinks(ctx, func(sink string) waitingFiles { return eng.Sink(r.Source, sink) }, r)
 }
 
-// onSinks carries out a retry, or a decision about a file, with each of the sinks. One that fails does not keep it from the others. The error has
+// onSinks carries out a retry, or a decision about a file, with each of the sinks. It continues with the other sinks after a failure of one. The error has
 // all failures. why has words about an outcome.
 func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) (_ outcome, why string, err error) {
 	done := outcomeNotFound

@@ -89,7 +89,7 @@ func (h *holds) owns(key string) error {
 	return nil
 }
 
-// rest reports whether a hold is what narrow has left.
+// rest reports whether narrow reduced the hold to some tables.
 func (h hold) rest() bool { return h.Source == "" && len(h.Tables) > 0 }
 
 func (h *holds) release(key string) {

@@ -19,8 +19,8 @@ import (
 // Peers carries requests to the other catalogs on a shared store, and their responses back. Both are JSON texts without secrets. Most are small.
 // A record of a quarantine has its body. Whoever can send a request can read such records and discard rows, so only nodes may.
 type Peers interface {
-	// Ask sends a request to all catalogs but the own one, each of which calls [Catalog.Answer], and yields the responses as they arrive until
-	// ctx ends. Responses may be lost and may arrive twice. An error ends it.
+	// Ask sends a request to all other catalogs and yields their responses as they arrive, until ctx ends. Each of the other catalogs calls
+	// [Catalog.Answer]. Responses may be lost and may arrive twice. An error ends it.
 	Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error]
 }
 
@@ -98,8 +98,8 @@ type answer struct {
 	Instances []instanceAnswer `json:"instances,omitempty"`
 }
 
-// Answer returns the response to a request of [Peers.Ask] of another catalog, nil if there is none, as for a request of this catalog, and
-// after Close. It may be called concurrently.
+// Answer returns the response to a request that another catalog sent with [Peers.Ask]. It returns nil for a request of this catalog, for any other
+// request without a response, and after Close. It may be called concurrently.
 func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 	s, ok := c.co.(*shared)
 	var r peerRequest

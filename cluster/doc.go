@@ -1,6 +1,5 @@
-// Package cluster joins several nodes, so that no acknowledged row is lost with any one machine. Each node is an engine with a catalog and
-// handlers, as on one machine. A replicated log on NATS JetStream has the accepted rows of its engine too, from which another node takes
-// over.
+// Package cluster joins several nodes, so that no acknowledged row is lost with any one machine. Each node is an engine with a catalog and handlers,
+// as on one machine. A replicated log on NATS JetStream also contains the accepted rows of its engine. Another node takes over from this log.
 //
 //	node, err := cluster.Open(ctx, "/var/lib/forebay", cluster.Options{
 //		Node: "a",

@@ -307,7 +307,7 @@ func (er *Erasure) wants(source string) bool {
 	return len(er.match.Sources) == 0 || slices.Contains(er.match.Sources, source)
 }
 
-// Run erases, and reports. A failure in one place does not keep it from the others. The error joins the failures, and the report is valid.
+// Run erases, and reports. It continues with the other places after a failure in one. The error joins the failures, and the report is valid.
 func (er *Erasure) Run(ctx context.Context) (Report, error) {
 	if err := er.findArchives(ctx); err != nil {
 		er.problems = append(er.problems, err)

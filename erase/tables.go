@@ -105,7 +105,7 @@ func (er *Erasure) statement(out *Table, t driver.Table, rules rowRules, defined
 	for _, some := range all {
 		switch len(some) {
 		case 0:
-			out.Exact, out.Note = false, "No column of the table can have what the match names."
+			out.Exact, out.Note = false, "No column of the table can contain the path, header or text of the match."
 			return
 		case 1:
 			where = append(where, some[0])

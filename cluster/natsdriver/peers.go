@@ -40,8 +40,8 @@ const (
 	headerPart   = "Fb-Part"   // "1/3"
 )
 
-// Serve responds to the requests of all nodes, including this one, until stop is called, with the result of respond, or not at all if that
-// is nil. It calls respond for several requests at once. stop ends their contexts and waits for the calls.
+// Serve responds to the requests of all nodes, including this one, with the result of respond. If the result is nil, it sends no response. It serves
+// until the caller calls stop. It calls respond for several requests at once. stop ends their contexts and waits for the calls.
 func (p *Peers) Serve(respond func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex

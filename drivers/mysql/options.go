@@ -48,7 +48,7 @@ type Options struct {
 	// KeepIDs is how long the id of an imported file is remembered. A file that is retried later than this is imported again, so it must be
 	// longer than any outage after which files of staging are still imported. Default: 1 year. The least is 30 days.
 	KeepIDs time.Duration
-	// KeepFor, if not 0, is the age at which Compact removes rows. The engine calls it after imports and at least once an hour. The age is the
+	// KeepFor, if not 0, makes Compact remove rows older than this. The engine runs Compact after imports and at least once an hour. The age is the
 	// time since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
 	KeepFor time.Duration
 	// KeepBy names columns of type timestamp or date. A date is over at its end. A row in which all of them are NULL stays, and so do the rows

@@ -33,8 +33,8 @@ type Options struct {
 	// import, which is Tuning.Retention and the longest time for which no engine runs. Default: 90 days. Below zero means
 	// forever.
 	KeepIDs time.Duration
-	// KeepFor, if not 0, is the age at which Compact removes rows, which the engine calls after imports and at least once an hour. The age is the time
-	// since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
+	// KeepFor, if not 0, makes Compact remove rows older than this. The engine runs Compact after imports and at least once an hour. The age is the
+	// time since the first of the columns KeepBy that a row has. Rows stay up to a 24th of KeepFor longer. Default: forever.
 	KeepFor time.Duration
 	// KeepBy names columns of type timestamp or date. A date is over at its end. A row in which all of them are NULL stays, and so do the rows
 	// of a table that has none of them.

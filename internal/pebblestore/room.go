@@ -37,7 +37,7 @@ const (
 	measureFull = 50 * time.Millisecond
 	// diskBlock is the unit in which most file systems allocate.
 	diskBlock = 4096
-	// roomOfLists is what the list of tables and its marker may grow by between two measurements.
+	// roomOfLists bounds the growth of the list of tables and its marker between two measurements.
 	roomOfLists = 4 * diskBlock
 	// idleAfter is the time without a write after which the store frees files it keeps for later.
 	idleAfter = 30 * time.Second
@@ -101,7 +101,7 @@ func usageOf(disk vfs.FS, path string) (int64, bool, error) {
 	return info.Size(), false, nil
 }
 
-// allocated returns what a file of n bytes takes of the disk.
+// allocated returns the disk space that a file of n bytes occupies.
 func allocated(n int64) int64 { return (n + diskBlock - 1) &^ (diskBlock - 1) }
 
 // checkRoom returns the room that the store can have, 0 when it is unknown, or a [*RoomError]. With too little it first deletes
