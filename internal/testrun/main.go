@@ -27,13 +27,15 @@ import (
 
 // options are the flags.
 type options struct {
-	stage   string        // names the folder of the test programs, and their times
-	build   string        // flags of go test when it builds
-	at      int           // how many test programs run at a time
-	busy    int           // processes that only use a processor
-	timeout time.Duration // of each test program
-	tests   []string      // flags of each test program
+	stage string   // names the folder of the test programs, and their times
+	build string   // flags of go test when it builds
+	at    int      // how many test programs run at a time
+	busy  int      // processes that only use a processor
+	tests []string // flags of each test program
 }
+
+// hangs is how long a test program may take. It is far above what any needs beside others, because it must end only programs that hang.
+const hangs = time.Hour
 
 func main() {
 	var o options
@@ -41,7 +43,6 @@ func main() {
 	flag.StringVar(&o.build, "build", "", "`flags` of go test, for example '-race'")
 	flag.IntVar(&o.at, "p", 3, "how many test programs run at a time")
 	flag.IntVar(&o.busy, "busy", 0, "run the tests under the load of `n` processes that only use a processor")
-	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "a test program that takes longer fails")
 	spin := flag.Bool("spin", false, "use a processor until the parent ends; for -busy")
 	flag.Parse()
 	if *spin {

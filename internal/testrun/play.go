@@ -170,9 +170,9 @@ func build(ctx context.Context, o options, cache string, packages []pkg, out io.
 func test(ctx context.Context, o options, program string, p pkg) (r result) {
 	r.pkg = p.ImportPath
 	// The program ends itself after its time-out and prints all goroutines. It has a minute for that.
-	ctx, cancel := context.WithTimeout(ctx, o.timeout+time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, hangs+time.Minute)
 	defer cancel()
-	args := []string{"-test.paniconexit0", "-test.v", "-test.timeout=" + o.timeout.String()}
+	args := []string{"-test.paniconexit0", "-test.v", "-test.timeout=" + hangs.String()}
 	c := exec.CommandContext(ctx, program, append(args, o.tests...)...)
 	c.Dir, c.Env = p.Dir, append(os.Environ(), "PWD="+p.Dir)
 	c.WaitDelay = 10 * time.Second // for children that keep the output open
