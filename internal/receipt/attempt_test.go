@@ -25,7 +25,7 @@ func TestAttemptKnowsEarlierCalls(t *testing.T) {
 		}
 	}()
 	ids := []string{"web/a", "web/b"}
-	sinks := make([]*buffer.SinkHandle, len(ids))
+	sinks := make([]*buffer.DefinedSink, len(ids))
 	for k, id := range ids {
 		table := driver.Table{ID: id, Columns: []datatype.Column{{Name: "n"}}}
 		if sinks[k], err = b.Define(t.Context(), buffer.SinkConfig{ID: id, Table: table}); err != nil {
