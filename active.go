@@ -33,7 +33,7 @@ type source struct {
 type sink struct {
 	id     string
 	mapper *mapping.Mapper
-	handle *buffer.SinkHandle
+	handle *buffer.DefinedSink
 	sync   SyncMode
 	count  *rejections.Counter
 	reject func(error) // of [Options.Hooks], or nil if there is none

@@ -31,7 +31,7 @@ func (e *Engine) Forget(ctx context.Context, sourceID string, sinkIDs ...string)
 	defer func() { <-e.define }()
 	for _, sinkID := range sinkIDs {
 		id, h := bufferID(sourceID, sinkID), e.Sink(sourceID, sinkID)
-		if err := h.known(e.buf.Forget(ctx, id)); err != nil {
+		if err := h.known(e.buf.Sink(id).Forget(ctx)); err != nil {
 			return err
 		}
 		e.counts.Delete(id)

@@ -107,7 +107,7 @@ func (e *Engine) EraseArchive(ctx context.Context, archive string) error {
 	if src, ok := e.Source(sourceID); ok && src.Archive != nil && src.ArchiveID() == archive {
 		return fail(fmt.Errorf("source %q keeps its records there: %w", sourceID, buffer.ErrSinkInUse))
 	}
-	st, _ := e.buf.SinkStats(bufferID(sourceID, ArchiveSink))
+	st, _ := e.buf.Sink(bufferID(sourceID, ArchiveSink)).Stats()
 	for _, f := range st.Files {
 		if f.Table.ID == archive && f.State != buffer.FileImported && f.State != buffer.FileExpired && f.State != buffer.FileDiscarded {
 			return fail(fmt.Errorf("file %s is on its way there: %w", f.ID, buffer.ErrSinkInUse))

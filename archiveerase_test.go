@@ -169,18 +169,18 @@ func TestEraseArchiveWhileAFileArrives(t *testing.T) {
 	if err := first.FlushAll(t.Context()); err == nil {
 		t.Fatal("the archive takes the file")
 	}
-	files, err := first.Buffer().BeginDeparture(t.Context())
+	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
 	for err != nil && t.Context().Err() == nil { // until all is in staging
 		runtime.Gosched()
-		files, err = first.Buffer().BeginDeparture(t.Context())
+		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
 	}
-	if n, err := second.Buffer().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
+	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
 		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
 	}
 	if err := second.EraseArchive(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
 		t.Errorf("EraseArchive while a file arrives = %v, want ErrSinkInUse", err)
 	}
-	if err := errors.Join(second.Buffer().EndArrival(t.Context(), "1st", false), second.EraseArchive(t.Context(), "web")); err != nil {
+	if err := errors.Join(second.Buffer().Moves().EndArrival(t.Context(), "1st", false), second.EraseArchive(t.Context(), "web")); err != nil {
 		t.Error(err)
 	}
 }

@@ -204,7 +204,7 @@ func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	for _, s := range old.sinks {
 		kept := next != nil && slices.ContainsFunc(next.sinks, func(n *sink) bool { return n.id == s.id })
 		if !kept {
-			problems = append(problems, e.buf.Drop(ctx, s.handle.ID()))
+			problems = append(problems, e.buf.Sink(s.handle.ID()).Drop(ctx))
 		}
 	}
 	return errors.Join(problems...)
@@ -246,7 +246,7 @@ func (e *Engine) Remove(ctx context.Context, sourceID string) error {
 	endShadows(old, nil)
 	problems := []error{e.endSinks(ctx, old, nil)}
 	for _, s := range old.sinks {
-		problems = append(problems, e.buf.EndKeys(ctx, s.handle.ID()))
+		problems = append(problems, e.buf.Sink(s.handle.ID()).EndKeys(ctx))
 	}
 	return errors.Join(problems...)
 }
@@ -349,7 +349,7 @@ func (e *Engine) FlushAll(ctx context.Context) error {
 func (e *Engine) flush(ctx context.Context, ids []string) error {
 	known := ids[:0:0]
 	for _, id := range ids {
-		switch err := e.buf.CloseFile(ctx, id, trigger.Requested); {
+		switch err := e.buf.Sink(id).CloseFile(ctx, trigger.Requested); {
 		case errors.Is(err, buffer.ErrUnknownSink): // a disabled sink that never took a row
 		case err != nil:
 			return err
@@ -358,7 +358,7 @@ func (e *Engine) flush(ctx context.Context, ids []string) error {
 		}
 	}
 	for _, id := range known {
-		if err := e.buf.Flush(ctx, id); err != nil {
+		if err := e.buf.Sink(id).Flush(ctx); err != nil {
 			return err
 		}
 	}

@@ -319,19 +319,19 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 	if err := first.FlushAll(t.Context()); err == nil {
 		t.Fatal("the table takes the file")
 	}
-	files, err := first.Buffer().BeginDeparture(t.Context())
+	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
 	for err != nil && t.Context().Err() == nil { // until all is in staging
 		runtime.Gosched()
-		files, err = first.Buffer().BeginDeparture(t.Context())
+		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
 	}
-	if n, err := second.Buffer().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
+	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
 		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
 	}
 	ada := forebay.Match{Text: "ada@example"}
 	if r, err := second.Erase(t.Context(), ada); !errors.Is(err, buffer.ErrFileMoves) {
 		t.Errorf("Erase while files arrive: %+v, %v, want ErrFileMoves", r, err)
 	}
-	if err := errors.Join(second.Buffer().EndArrival(t.Context(), "1st", true), first.Buffer().EndDeparture(t.Context(), true)); err != nil {
+	if err := errors.Join(second.Buffer().Moves().EndArrival(t.Context(), "1st", true), first.Buffer().Moves().EndDeparture(t.Context(), true)); err != nil {
 		t.Fatal(err)
 	}
 	var whole []string

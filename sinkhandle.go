@@ -56,42 +56,42 @@ func (h SinkHandle) known(err error) error {
 // Retry repeats failed work of a sink at once, instead of waiting for the backoff. Use it after the cause was fixed. The
 // sink need no longer be defined.
 func (h SinkHandle) Retry(ctx context.Context) error {
-	return h.known(h.e.buf.Retry(ctx, h.id()))
+	return h.known(h.e.buf.Sink(h.id()).Retry(ctx))
 }
 
-// RetryFile is [SinkHandle.Retry] for one file, see [buffer.Buffer.RetryFile].
+// RetryFile is [SinkHandle.Retry] for one file, see [buffer.SinkHandle.RetryFile].
 func (h SinkHandle) RetryFile(ctx context.Context, fileID string) error {
-	return h.known(h.e.buf.RetryFile(ctx, h.id(), fileID))
+	return h.known(h.e.buf.Sink(h.id()).RetryFile(ctx, fileID))
 }
 
 // SplitFile continues with a file that is held because the target refuses rows of it. It is imported without them, although the cause is
-// probably not in the rows. See [buffer.Buffer.SplitFile]. The sink need no longer be defined.
+// probably not in the rows. See [buffer.SinkHandle.SplitFile]. The sink need no longer be defined.
 func (h SinkHandle) SplitFile(ctx context.Context, fileID string) error {
-	return h.known(h.e.buf.SplitFile(ctx, h.id(), fileID))
+	return h.known(h.e.buf.Sink(h.id()).SplitFile(ctx, fileID))
 }
 
-// QuarantineFile moves all rows of a file that are not in its table to the quarantine of the sink. See [buffer.Buffer.QuarantineFile]. The sink
+// QuarantineFile moves all rows of a file that are not in its table to the quarantine of the sink. See [buffer.SinkHandle.QuarantineFile]. The sink
 // need no longer be defined.
 func (h SinkHandle) QuarantineFile(ctx context.Context, fileID string) error {
-	return h.known(h.e.buf.QuarantineFile(ctx, h.id(), fileID))
+	return h.known(h.e.buf.Sink(h.id()).QuarantineFile(ctx, fileID))
 }
 
-// Discard discards a file that is not in its table yet. See [buffer.Buffer.Discard]. The ledger counts its rows as
+// Discard discards a file that is not in its table yet. See [buffer.SinkHandle.Discard]. The ledger counts its rows as
 // discarded. The sink need no longer be defined.
 func (h SinkHandle) Discard(ctx context.Context, fileID string) error {
-	return h.known(h.e.buf.Discard(ctx, h.id(), fileID))
+	return h.known(h.e.buf.Sink(h.id()).Discard(ctx, fileID))
 }
 
 // DiscardUpTo is [SinkHandle.Discard] for a file with at most so many rows, else it returns a [*buffer.FileGrewError]. See
-// [buffer.Buffer.DiscardUpTo].
+// [buffer.SinkHandle.DiscardUpTo].
 func (h SinkHandle) DiscardUpTo(ctx context.Context, fileID string, rows int64) error {
-	return h.known(h.e.buf.DiscardUpTo(ctx, h.id(), fileID, rows))
+	return h.known(h.e.buf.Sink(h.id()).DiscardUpTo(ctx, fileID, rows))
 }
 
-// Slices returns the slices of a sink that still exist, oldest first. See [buffer.Buffer.Slices]. [buffer.Buffer.ReadSlice] reads one of them. The
+// Slices returns the slices of a sink that still exist, oldest first. See [buffer.SinkHandle.Slices]. [buffer.Buffer.ReadSlice] reads one of them. The
 // sink need no longer be defined.
 func (h SinkHandle) Slices() []buffer.SliceStats {
-	return h.e.buf.Slices(h.id())
+	return h.e.buf.Sink(h.id()).Slices()
 }
 
 // Compile is [Engine.Compile] for one table of the sink, with the limits of the target of the table. The source and the sink need not be

@@ -259,7 +259,7 @@ func (c *countingTarget) Import(ctx context.Context, f *driver.File) error {
 
 type sinkBuffer struct {
 	*buffer.Buffer
-	sinks []*buffer.SinkHandle
+	sinks []*buffer.DefinedSink
 	// moving is set when rows move while they are counted.
 	moving bool
 }
@@ -281,7 +281,7 @@ func openBuffer(ctx context.Context, path string, opts buffer.Options, sinks int
 	if err != nil {
 		return nil, err
 	}
-	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.SinkHandle, sinks)}
+	db := &sinkBuffer{Buffer: opened, sinks: make([]*buffer.DefinedSink, sinks)}
 	names := must(mapping.Compile(columns(), mapping.Options{})).Columns()
 	const lanes = 64
 	var defining sync.WaitGroup

@@ -131,7 +131,7 @@ func TestAckLocalIsBounded(t *testing.T) {
 		plain := func(c *buffer.SinkConfig) { c.Encoding = driver.None }
 		local, strong := define(t, b, "a", ackLocal, plain), define(t, b, "b", plain)
 		log.setAway(true)
-		fill := func(s *buffer.SinkHandle, wait bool) (rows int, over *buffer.OverloadError) {
+		fill := func(s *buffer.DefinedSink, wait bool) (rows int, over *buffer.OverloadError) {
 			t.Helper()
 			for ; rows < 1000; rows++ {
 				ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(rows, strings.Repeat("v", 10<<10)), Count: 1})

@@ -16,7 +16,7 @@ const chunkBytes = 256 << 10
 // Rows are encoded rows for one sink.
 type Rows struct {
 	// Sink is a handle of [Buffer.Define].
-	Sink *SinkHandle
+	Sink *DefinedSink
 	// Data is CSV. Each row ends with "\n". Append copies it.
 	Data []byte
 	// Count is the number of rows in Data.
@@ -149,7 +149,7 @@ type chunk struct {
 	def   *format.Definition
 	group *group
 	data  []byte
-	// precompressed is set when data holds one gzip member for each Append. See SinkHandle.precompress.
+	// precompressed is set when data holds one gzip member for each Append. See DefinedSink.precompress.
 	precompressed bool
 	local         bool // its callers do not wait for the changelog
 	appends       int  // how many have put rows into it
@@ -193,7 +193,7 @@ func (c *chunk) addRejects(rejects []Reject, at int64) (size int64) {
 
 // append puts rows into the sink's open chunk and returns the group that will commit them. reserved is set when the rows
 // have their share of the sink already. Otherwise it is counted under the lock, because two cores would fight for the counter.
-func (s *SinkHandle) append(r *Rows, at int64, reserved bool) *group {
+func (s *DefinedSink) append(r *Rows, at int64, reserved bool) *group {
 	st, data := s.state, r.Data
 	size := int64(len(data))
 	pre := s.precompress(data)

@@ -26,7 +26,7 @@ func TestRowsReachTheTableInOrder(t *testing.T) {
 			s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = enc; c.Upload.Count = 50 })
 			put(t, b, s, 0, 500)
 			verify(t, b)
-			if err := b.Flush(t.Context(), "a"); err != nil {
+			if err := b.Sink("a").Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			wantIDs(t, mem, "in.c-test.a", 0, 500)
@@ -52,7 +52,7 @@ func TestBatchesLargerThanAChunk(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, b, s, n, n+10)
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantIDs(t, mem, "in.c-test.a", 0, n+10)
@@ -107,7 +107,7 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 		t.Fatalf("second close: %v", err)
 	}
 	again := open(t, opts)
-	if err := again.Flush(t.Context(), "a"); err != nil {
+	if err := again.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantIDs(t, mem, "in.c-test.a", 0, 1000)
@@ -149,7 +149,7 @@ func TestAppendAtCloseIsAllOrNone(t *testing.T) {
 		appender.Wait()
 		after := open(t, opts)
 		for _, id := range []string{"a", "b"} {
-			if st, _ := after.SinkStats(id); st.Accepted != accepted {
+			if st, _ := after.Sink(id).Stats(); st.Accepted != accepted {
 				t.Fatalf("round %d: sink %s has %d rows, %d were accepted", round, id, st.Accepted, accepted)
 			}
 		}
@@ -165,7 +165,7 @@ func TestRowsOfManySinksGoToTheirTables(t *testing.T) {
 	)
 	mem := buffertest.NewMemory()
 	b := open(t, memoryOptions(t, mem))
-	handles := make([]*buffer.SinkHandle, sinks)
+	handles := make([]*buffer.DefinedSink, sinks)
 	for i := range handles {
 		handles[i] = define(t, b, fmt.Sprintf("s%d", i))
 	}
@@ -195,7 +195,7 @@ func TestRowsOfManySinksGoToTheirTables(t *testing.T) {
 	}
 	verify(t, b)
 	for i, s := range handles {
-		if err := b.Flush(t.Context(), s.ID()); err != nil {
+		if err := b.Sink(s.ID()).Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantIDs(t, mem, "in.c-test."+s.ID(), 0, next[i])

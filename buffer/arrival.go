@@ -29,7 +29,7 @@ type arriving struct {
 	from format.Arrival
 }
 
-// Mover says who moves the rejected records of an instance. The buffer only keeps it, for [Buffer.Arrivals].
+// Mover says who moves the rejected records of an instance. The buffer only keeps it, for [Moves.Arrivals].
 type Mover struct {
 	// Instance names the instance whose records move. Session and Epoch identify its owner.
 	Instance, Session string
@@ -38,15 +38,16 @@ type Mover struct {
 
 // Arrival says how many records and files of another engine arrive.
 type Arrival struct {
-	// Mover is the argument of [Buffer.ReceiveRejected].
+	// Mover is the argument of [Moves.ReceiveRejected].
 	Mover
 	Records int
-	// Files counts the files that [Buffer.ReceiveFiles] has copied.
+	// Files counts the files that [Moves.ReceiveFiles] has copied.
 	Files int
 }
 
 // Arrivals returns the records and files that arrive, by instance and epoch.
-func (b *Buffer) Arrivals() []Arrival {
+func (m Moves) Arrivals() []Arrival {
+	b := m.b
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	counts := map[format.Arrival]*Arrival{}
@@ -84,15 +85,15 @@ const arrivalRecords = 1000
 // It fails with an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed] or the error
 // of ctx. After an error call EndArrival, or repeat the call.
 //
-// For the files that wait see [Buffer.ReceiveFiles].
-func (b *Buffer) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (records int, err error) {
+// For the files that wait see [Moves.ReceiveFiles].
+func (m Moves) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (records int, err error) {
 	if other == nil || other.store == nil || by.Instance == "" {
 		return 0, errors.New("buffer: the records of an open buffer move, and the mover names its instance")
 	}
-	if err := b.EndArrival(ctx, by.Instance, false); err != nil {
+	if err := m.EndArrival(ctx, by.Instance, false); err != nil {
 		return 0, err
 	}
-	if err := b.upgradeFor(format.Others); err != nil {
+	if err := m.b.upgradeFor(format.Others); err != nil {
 		return 0, err
 	}
 	other.mu.RLock()
@@ -106,7 +107,7 @@ func (b *Buffer) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (
 	other.mu.RUnlock()
 	from := format.Arrival(by)
 	for id, list := range lists {
-		n, err := b.receiveSink(ctx, other, id, nums[id], list, from)
+		n, err := m.b.receiveSink(ctx, other, id, nums[id], list, from)
 		if err != nil {
 			return 0, fmt.Errorf("buffer: receive %d rejected records of sink %q from instance %s: %w", len(list), id, by.Instance, err)
 		}
@@ -230,7 +231,8 @@ func (b *Buffer) receiveSome(ctx context.Context, sinkID string, records []arriv
 // EndArrival ends the arrival of the records and files of an instance, durably. With accept the records join the quarantines of their sinks, and the
 // files are imported by this buffer. Otherwise they are deleted. It does nothing if nothing arrives from there. After an error repeat it with the same
 // decision.
-func (b *Buffer) EndArrival(ctx context.Context, instance string, accept bool) error {
+func (m Moves) EndArrival(ctx context.Context, instance string, accept bool) error {
+	b := m.b
 	b.mu.RLock()
 	var ids []string
 	for id, s := range b.mu.sinks {

@@ -28,7 +28,7 @@ func openEmpty(t *testing.T) *buffer.Buffer {
 // receive moves the quarantines of another buffer up to the decision.
 func receive(t *testing.T, b, other *buffer.Buffer, instance string, want int) {
 	t.Helper()
-	if n, err := b.ReceiveRejected(t.Context(), other, buffer.Mover{Instance: instance, Session: "s", Epoch: 7}); err != nil || n != want {
+	if n, err := b.Moves().ReceiveRejected(t.Context(), other, buffer.Mover{Instance: instance, Session: "s", Epoch: 7}); err != nil || n != want {
 		t.Fatalf("ReceiveRejected from %s = %d, %v, want %d", instance, n, err, want)
 	}
 }
@@ -37,7 +37,7 @@ func receive(t *testing.T, b, other *buffer.Buffer, instance string, want int) {
 func described(t *testing.T, b *buffer.Buffer, sink string) (all []string) {
 	t.Helper()
 	for _, r := range list(t, b, sink) {
-		_, record, came, err := b.RejectedRecord(t.Context(), sink, r.ID)
+		_, record, came, err := b.Sink(sink).RejectedRecord(t.Context(), r.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 		reject(t, first, define(t, first, "a", quarantined()), "one", "two", "three", "four")
 		reject(t, first, define(t, first, "gone", quarantined()), "five")
 		edited := list(t, first, "a")[1]
-		if err := first.UpdateRejected(t.Context(), "a", edited.ID, 0, []byte("still"), []byte("edited")); err != nil {
+		if err := first.Sink("a").UpdateRejected(t.Context(), edited.ID, 0, []byte("still"), []byte("edited")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -69,20 +69,20 @@ func TestRejectedRecordsMove(t *testing.T) {
 		if n := list(t, second, "a"); len(n) > 0 {
 			t.Errorf("the list has %v before the decision", n)
 		}
-		if _, err := second.DiscardRejected(t.Context(), "a", edited.ID); err != nil {
+		if _, err := second.Sink("a").DiscardRejected(t.Context(), edited.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.EndArrival(t.Context(), "1st", true); err != nil {
+		if err := second.Moves().EndArrival(t.Context(), "1st", true); err != nil {
 			t.Fatal(err)
 		}
 		verify(t, second)
 		receive(t, third, second, "2nd", 5)
-		if got, want := third.Arrivals(), []buffer.Arrival{{Mover: buffer.Mover{Instance: "2nd", Session: "s", Epoch: 7}, Records: 5}}; !slices.Equal(got, want) {
+		if got, want := third.Moves().Arrivals(), []buffer.Arrival{{Mover: buffer.Mover{Instance: "2nd", Session: "s", Epoch: 7}, Records: 5}}; !slices.Equal(got, want) {
 			t.Errorf("Arrivals = %v, want %v", got, want)
 		}
 		closeBuffer(t, third)
 		third = openAt(t, "data", localdisk.On(memoryOptions(t, mem), disk))
-		if err := third.EndArrival(t.Context(), "2nd", true); err != nil {
+		if err := third.Moves().EndArrival(t.Context(), "2nd", true); err != nil {
 			t.Fatal(err)
 		}
 		closeBuffer(t, third)
@@ -98,7 +98,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 		for i, r := range all {
 			for _, after := range []string{r.ID, r.Place} {
 				n := 0
-				for range third.Rejected(t.Context(), "a", after) {
+				for range third.Sink("a").Rejected(t.Context(), after) {
 					n++
 				}
 				if want := len(all) - 1 - i; n != want {
@@ -107,14 +107,14 @@ func TestRejectedRecordsMove(t *testing.T) {
 			}
 		}
 		s := define(t, third, "a", quarantined())
-		outcomes, err := third.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: all[1].ID, Row: row(1, "one")}, buffer.ReplayRow{ID: edited.ID, Revision: 0, Row: row(2, "x")})
+		outcomes, err := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: all[1].ID, Row: row(1, "one")}, buffer.ReplayRow{ID: edited.ID, Revision: 0, Row: row(2, "x")})
 		if err != nil || outcomes[0] != nil || !errors.Is(outcomes[1], buffer.ErrRejectedChanged) {
 			t.Errorf("ReplayRejected = %v, %v", outcomes, err)
 		}
-		if n, err := third.DiscardRejected(t.Context(), "a", all[3].ID, all[1].ID); n != 1 || err != nil {
+		if n, err := third.Sink("a").DiscardRejected(t.Context(), all[3].ID, all[1].ID); n != 1 || err != nil {
 			t.Errorf("DiscardRejected = %d, %v, want one of two", n, err)
 		}
-		if err := third.UpdateRejected(t.Context(), "a", all[4].ID, 0, []byte("now"), []byte("4th")); err != nil {
+		if err := third.Sink("a").UpdateRejected(t.Context(), all[4].ID, 0, []byte("now"), []byte("4th")); err != nil {
 			t.Error(err)
 		}
 		wantRecords(t, third, "a", "own, edited from two, 4th from four")
@@ -136,15 +136,15 @@ func TestRejectedRecordsThatDoNotMove(t *testing.T) {
 		receive(t, second, first, "1st", 2)
 	}
 	before := second.Stats().LocalBytes
-	if err := second.EndArrival(t.Context(), "1st", false); err != nil {
+	if err := second.Moves().EndArrival(t.Context(), "1st", false); err != nil {
 		t.Fatal(err)
 	}
-	if len(second.Arrivals()) > 0 || len(list(t, second, "a")) > 0 || second.Stats().LocalBytes >= before {
-		t.Errorf("left are %v, %v and %d of %d bytes", second.Arrivals(), list(t, second, "a"), second.Stats().LocalBytes, before)
+	if len(second.Moves().Arrivals()) > 0 || len(list(t, second, "a")) > 0 || second.Stats().LocalBytes >= before {
+		t.Errorf("left are %v, %v and %d of %d bytes", second.Moves().Arrivals(), list(t, second, "a"), second.Stats().LocalBytes, before)
 	}
 	reject(t, second, define(t, second, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 3 })), "own", "also own")
 	full := (*buffer.OverloadError)(nil)
-	if _, err := second.ReceiveRejected(t.Context(), first, buffer.Mover{Instance: "1st"}); !errors.As(err, &full) || full.Resource != "quarantine" {
+	if _, err := second.Moves().ReceiveRejected(t.Context(), first, buffer.Mover{Instance: "1st"}); !errors.As(err, &full) || full.Resource != "quarantine" {
 		t.Errorf("ReceiveRejected into a full quarantine = %v, want an OverloadError", err)
 	}
 	wantRecords(t, first, "a", "one, two")
@@ -152,21 +152,21 @@ func TestRejectedRecordsThatDoNotMove(t *testing.T) {
 	// The oldest make room if the sink says so.
 	define(t, second, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords, q.DropOldest = 3, true }))
 	receive(t, second, first, "1st", 2)
-	if err := second.EndArrival(t.Context(), "1st", true); err != nil {
+	if err := second.Moves().EndArrival(t.Context(), "1st", true); err != nil {
 		t.Fatal(err)
 	}
 	wantRecords(t, second, "a", "own, also own, two")
 	// The records of a sink that is forgotten do not arrive.
 	receive(t, second, first, "other", 2)
-	if err := errors.Join(second.Drop(t.Context(), "a")); err != nil {
+	if err := errors.Join(second.Sink("a").Drop(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range list(t, second, "a") {
-		if _, err := second.DiscardRejected(t.Context(), "a", r.ID); err != nil {
+		if _, err := second.Sink("a").DiscardRejected(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(second.Forget(t.Context(), "a"), second.EndArrival(t.Context(), "other", true)); err != nil {
+	if err := errors.Join(second.Sink("a").Forget(t.Context()), second.Moves().EndArrival(t.Context(), "other", true)); err != nil {
 		t.Fatal(err)
 	}
 	wantRecords(t, second, "a", "")
@@ -192,16 +192,16 @@ func TestMoveSurvivesAPowerCut(t *testing.T) {
 		cfg := vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, uint64(round)))}
 		decided, done := make(chan bool), make(chan error, 1)
 		go func() {
-			_, err := second.ReceiveRejected(t.Context(), first, buffer.Mover{Instance: "1st"})
+			_, err := second.Moves().ReceiveRejected(t.Context(), first, buffer.Mover{Instance: "1st"})
 			decided <- true
-			done <- errors.Join(err, second.EndArrival(t.Context(), "1st", true))
+			done <- errors.Join(err, second.Moves().EndArrival(t.Context(), "1st", true))
 		}()
 		// The cut comes when some of the records are there, or after the decision.
 		decision := rng.IntN(2) == 0
 		if decision {
 			<-decided
 		}
-		for some := rng.IntN(records + 1); !decision && len(second.Arrivals()) < min(1, some) || !decision && some > 0 && second.Arrivals()[0].Records < some; {
+		for some := rng.IntN(records + 1); !decision && len(second.Moves().Arrivals()) < min(1, some) || !decision && some > 0 && second.Moves().Arrivals()[0].Records < some; {
 			runtime.Gosched()
 		}
 		cut := disk.Cut(cfg)
@@ -212,7 +212,7 @@ func TestMoveSurvivesAPowerCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := openAt(t, "data", localdisk.On(memoryOptions(t, mem), cut))
-		if err := after.EndArrival(t.Context(), "1st", decision); err != nil {
+		if err := after.Moves().EndArrival(t.Context(), "1st", decision); err != nil {
 			t.Fatal(err)
 		}
 		want := ""
@@ -231,7 +231,7 @@ func TestMoveSurvivesAPowerCut(t *testing.T) {
 
 // recordsIfKnown is records of the sink a, empty if there is no such sink.
 func recordsIfKnown(t *testing.T, b *buffer.Buffer) string {
-	if _, known := b.SinkStats("a"); !known {
+	if _, known := b.Sink("a").Stats(); !known {
 		return ""
 	}
 	return records(t, b, "a")

@@ -77,15 +77,15 @@ func TestMisbehavingDriversFailTheirAttemptAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			drv := &twist{importer: once(call)}
 			withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
-				if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+				if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if f := st.Files[0]; f.Attempt != 1 || f.RetryReason == "" || len(f.RetryReason) > 8<<10 {
 					t.Fatalf("attempt %d, reason %.100q (%d bytes)", f.Attempt, f.RetryReason, len(f.RetryReason))
 				}
-				if err := b.Flush(t.Context(), "a"); err != nil {
+				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				wantIDs(t, drv.Memory, "in.c-test.a", 0, 1)
@@ -100,7 +100,7 @@ func TestHangingDriverIsLeftAlone(t *testing.T) {
 	drv := &twist{importer: once(func(context.Context) error { <-release; return errors.New("late") })}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
 		release = make(chan struct{}) // of the bubble
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Minute)

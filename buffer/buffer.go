@@ -243,9 +243,20 @@ func (f *file) tally() format.Tally {
 
 func (f *file) done() bool { return f.rec.Done() }
 
-// SinkHandle stands for one definition of a sink. Handles of earlier definitions stay usable. Their rows go to a
-// separate file, with the columns they were mapped for.
+// SinkHandle is one sink of a buffer. See [Buffer.Sink]. Its methods act on the files, the quarantine and the positions of the sink, which need not
+// accept rows any longer. A handle costs nothing, is safe for concurrent use, and stays valid while the sink is defined again. A method that
+// can fail returns [ErrUnknownSink] for a sink that was never defined.
 type SinkHandle struct {
+	b  *Buffer
+	id string
+}
+
+// Sink returns a handle of a sink. The sink need not be defined yet.
+func (b *Buffer) Sink(id string) SinkHandle { return SinkHandle{b, id} }
+
+// DefinedSink stands for one definition of a sink. Handles of earlier definitions stay usable. Their rows go to a
+// separate file, with the columns they were mapped for.
+type DefinedSink struct {
 	b     *Buffer
 	state *sinkState
 	def   *format.Definition
@@ -253,12 +264,12 @@ type SinkHandle struct {
 }
 
 // ID returns the id of the sink.
-func (s *SinkHandle) ID() string { return s.state.id }
+func (s *DefinedSink) ID() string { return s.state.id }
 
 // Full returns an [*OverloadError] when as much of the sink waits in local and staging as Tuning.MaxSinkBytes allows,
 // else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others. Whoever
 // appends asks each sink before. It is also full while callers of [Buffer.AppendWhenRoom] wait for it.
-func (s *SinkHandle) Full() error {
+func (s *DefinedSink) Full() error {
 	limit := s.b.opts.MaxSinkBytes
 	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {
 		if used >= limit {
@@ -290,7 +301,7 @@ type SinkConfig struct {
 	// Table is the destination. Columns must not be empty.
 	Table driver.Table
 	// Mapping is data that the caller keeps with a definition whose Table.Extend is set, for example how it makes the rows.
-	// It is stored with the definition, and [Buffer.Mapping] returns it.
+	// It is stored with the definition, and [SinkHandle.Mapping] returns it.
 	Mapping []byte
 	// Refused says why the caller's newest columns were refused, so that these columns stay in use. SinkStats shows it until the
 	// next Define, even after a restart. Default: they were not refused.
@@ -371,10 +382,10 @@ func (b *Buffer) Defined(c SinkConfig) bool {
 
 // TableOf returns the table of the last definition of a sink, including a dropped sink, or false for an unknown sink. The
 // caller must not modify the columns.
-func (b *Buffer) TableOf(id string) (driver.Table, bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	s := b.mu.sinks[id]
+func (h SinkHandle) Table() (driver.Table, bool) {
+	h.b.mu.RLock()
+	defer h.b.mu.RUnlock()
+	s := h.b.mu.sinks[h.id]
 	if s == nil || s.rec.Def == nil {
 		return driver.Table{}, false
 	}
@@ -387,7 +398,7 @@ func (b *Buffer) TableOf(id string) (driver.Table, bool) {
 //
 // With Table.Extend the error is a [*ChangeError] when the table cannot follow the columns, and nothing is changed. It must be an
 // [driver.Extender] then.
-func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) {
+func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*DefinedSink, error) {
 	def, err := c.definition(b.opts.ImportLimits())
 	if err != nil {
 		return nil, err
@@ -409,7 +420,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 	if local {
 		b.early.Store(true) // before its first rows
 	}
-	var handle *SinkHandle
+	var handle *DefinedSink
 	var refused error
 	err = b.do(ctx, func(t *txn) {
 		s := b.mu.sinks[c.ID]
@@ -469,7 +480,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*SinkHandle, error) 
 			t.touchSink(s)
 			t.retryFailed(s)
 		}
-		handle = &SinkHandle{b: b, state: s, def: def, local: local}
+		handle = &DefinedSink{b: b, state: s, def: def, local: local}
 	})
 	if err != nil {
 		return nil, err // the committer may still set handle

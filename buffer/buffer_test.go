@@ -22,7 +22,7 @@ func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 	put(t, b, moved, 100, 103)
 	put(t, b, old, 0, 2)
 	put(t, b, moved, 103, 104)
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantIDs(t, mem, "in.c-test.a", 0, 2)
@@ -40,6 +40,6 @@ func TestCallsThatEndEarly(t *testing.T) {
 			t.Fatal("a handle beside an error")
 		}
 		_, _ = b.Verify(ctx)
-		_ = b.Flush(ctx, fmt.Sprint(i))
+		_ = b.Sink(fmt.Sprint(i)).Flush(ctx)
 	}
 }

@@ -26,7 +26,7 @@ func TestCallSince(t *testing.T) {
 		if f := b.Stats().Sinks[0].Files[0]; !f.CallSince.IsZero() {
 			t.Errorf("before an import: %v", f.CallSince)
 		}
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // until the import runs

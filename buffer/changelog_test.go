@@ -30,7 +30,7 @@ func replicated(t testing.TB, mem *buffertest.Memory, log *fakeLog) buffer.Optio
 }
 
 // begin appends a row and returns its ticket.
-func begin(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, id int) buffer.Ticket {
+func begin(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, id int) buffer.Ticket {
 	t.Helper()
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1})
 	if err != nil {
@@ -40,7 +40,7 @@ func begin(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, id int) buffer.
 }
 
 // tryRow appends a row and waits for it.
-func tryRow(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, id int) error {
+func tryRow(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, id int) error {
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1})
 	if err == nil {
 		err = ticket.Wait(t.Context())
@@ -69,7 +69,7 @@ func TestChangelogIsWaitedFor(t *testing.T) {
 			t.Fatalf("while the log is away: %v", err)
 		}
 		closed := make(chan error)
-		go func() { closed <- b.CloseFile(t.Context(), "a", trigger.Requested) }()
+		go func() { closed <- b.Sink("a").CloseFile(t.Context(), trigger.Requested) }()
 		time.Sleep(time.Hour)
 		if n := len(mem.Objects()); n > 0 {
 			t.Errorf("%d slices were uploaded", n)
@@ -255,7 +255,7 @@ func TestFencedBufferStops(t *testing.T) {
 				}
 				s := define(t, b, "a")
 				put(t, b, s, 0, 3)
-				if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+				if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait() // the import fails again and again
@@ -265,7 +265,7 @@ func TestFencedBufferStops(t *testing.T) {
 				broken.Store(local)
 				ticket := begin(t, b, s, 3)
 				flushed := make(chan error)
-				go func() { flushed <- b.Flush(t.Context(), "a") }()
+				go func() { flushed <- b.Sink("a").Flush(t.Context()) }()
 				if err := ticket.Wait(t.Context()); !local {
 					stopped(t, instance, err)
 				} else if err == nil {

@@ -41,7 +41,7 @@ func TestCheckpointIsRestored(t *testing.T) {
 
 		gate.open.Store(false)
 		put(t, b, s, 10, 20)
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // rows in staging

@@ -28,7 +28,7 @@ func TestCloseWhileATargetRefusesRows(t *testing.T) {
 	put1(t, b, s, 0, bad)
 	put1(t, b, s, 1, "v")
 	flushed := make(chan error, 1)
-	go func() { flushed <- b.Flush(t.Context(), "a") }()
+	go func() { flushed <- b.Sink("a").Flush(t.Context()) }()
 	<-importing
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()

@@ -60,7 +60,7 @@ func TestCompactor(t *testing.T) {
 			t.Errorf("before any import: %q", got)
 		}
 		put(t, b, a, 0, 3)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := calls(); !slices.Equal(got, []string{"in.c-test.a"}) {
@@ -125,7 +125,7 @@ func TestCompactorOfADroppedSink(t *testing.T) {
 		define(t, b, "s")
 		wantHourly("defined", "in.c-test.own", "in.c-test.s")
 		for _, id := range []string{"own", "s"} {
-			if err := b.Drop(t.Context(), id); err != nil {
+			if err := b.Sink(id).Drop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -136,7 +136,7 @@ func TestCompactorOfADroppedSink(t *testing.T) {
 		wantHourly("dropped, and opened again", "in.c-test.own")
 		define(t, b, "own")
 		wantHourly("defined again", "in.c-test.own")
-		if err := errors.Join(b.Drop(t.Context(), "own"), b.Forget(t.Context(), "own")); err != nil {
+		if err := errors.Join(b.Sink("own").Drop(t.Context()), b.Sink("own").Forget(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		wantHourly("forgotten")
@@ -165,7 +165,7 @@ func TestRowsThatWereTakenAwayInPart(t *testing.T) {
 		opts.Target = partly{mem, taken}
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 3)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		report, err := b.Verify(t.Context())

@@ -156,9 +156,9 @@ func TestCallersCompressRowsOfManySinks(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	b := &Buffer{}
 	b.gate.init(pebblestore.NewStore(pebblestore.StoreConfig{}), 64<<20)
-	sinks := make([]*SinkHandle, quickFrom/size)
+	sinks := make([]*DefinedSink, quickFrom/size)
 	for i := range sinks {
-		sinks[i] = &SinkHandle{b: b, state: &sinkState{}, def: &format.Definition{Encoding: format.Gzip}}
+		sinks[i] = &DefinedSink{b: b, state: &sinkState{}, def: &format.Definition{Encoding: format.Gzip}}
 	}
 	texts := func(n int) func(int) [][]byte {
 		return func(sink int) (rows [][]byte) {

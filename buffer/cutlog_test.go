@@ -130,18 +130,18 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 		}
 	}
 	staged := func(n int64) {
-		eventually(t, func() bool { st, _ := b.SinkStats("a"); return st.Staging.Rows == n })
+		eventually(t, func() bool { st, _ := b.Sink("a").Stats(); return st.Staging.Rows == n })
 	}
 	rows(12)
 	staged(10)
 	rows(8)
-	if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+	if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { st, _ := b.SinkStats("a"); return st.Target.Rows == 20 && st.Staging.Rows == 0 })
+	eventually(t, func() bool { st, _ := b.Sink("a").Stats(); return st.Target.Rows == 20 && st.Staging.Rows == 0 })
 	d.target.Store(true)
 	rows(13)
-	if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+	if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	staged(13)
@@ -200,7 +200,7 @@ func (w *killedWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 	put(t, b, define(t, b, "a", cutSink), w.all, w.all+fresh)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := b.Flush(ctx, "a"); err != nil {
+	if err := b.Sink("a").Flush(ctx); err != nil {
 		t.Errorf("flush: %v", err)
 	}
 	verify(t, b)

@@ -118,7 +118,7 @@ func damagedRun(t *testing.T, sealed bool, enc driver.Encoding, damage func(fs *
 	b = open(t, opts)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := b.Flush(ctx, "a"); err != nil {
+	if err := b.Sink("a").Flush(ctx); err != nil {
 		t.Fatalf("flush: %v", err)
 	}
 	verify(t, b)
@@ -181,7 +181,7 @@ func TestDamagedChunksAreSetAside(t *testing.T) {
 					if fmt.Sprint(got) != fmt.Sprint(want) {
 						t.Errorf("the table has %v, want %v", got, want)
 					}
-					st, _ := b.SinkStats("a")
+					st, _ := b.Sink("a").Stats()
 					if n := int64(10 * len(lost)); st.Damaged.Rows != n || st.Accepted != 100 || st.Target.Rows != 100-n {
 						t.Errorf("accepted %d, imported %d, damaged %d, want 100, %d, %d", st.Accepted, st.Target.Rows, st.Damaged.Rows, 100-n, n)
 					}
@@ -242,7 +242,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 			if damaged != 1 {
 				t.Fatalf("%d tables were damaged, want 1", damaged)
 			}
-			st, _ := b.SinkStats("a")
+			st, _ := b.Sink("a").Stats()
 			// The row count of the end of an open slice was in the damaged block, so at least one row counts as damaged.
 			all := int64(len(got))+st.Damaged.Rows == 100 || !sealed && len(got) == 90 && st.Damaged.Rows == 1
 			if len(got) < 50 || len(got) == 100 || !all {
@@ -273,7 +273,7 @@ func TestUnreadableSector(t *testing.T) {
 				b := open(t, opts)
 				time.Sleep(59 * time.Minute)
 				synctest.Wait()
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if st.Damaged.Rows != 0 || st.Local.Rows != 100 {
 					t.Fatalf("after 59 minutes: %s, damaged %d", state(b, "a"), st.Damaged.Rows)
 				}
@@ -283,11 +283,11 @@ func TestUnreadableSector(t *testing.T) {
 				broken.Store(!comesBack)
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if err := b.Flush(t.Context(), "a"); err != nil {
+				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				verify(t, b)
-				st, _ = b.SinkStats("a")
+				st, _ = b.Sink("a").Stats()
 				list, err := b.Damaged(t.Context())
 				if err != nil {
 					t.Fatal(err)

@@ -76,7 +76,7 @@ func TestForgetDamage(t *testing.T) {
 	if err != nil || len(rest) != 1 || rest[0].ID != list[1].ID || b.Stats().Damages != 1 {
 		t.Errorf("left are %+v: %v", rest, err)
 	}
-	if st, _ := b.SinkStats("a"); st.Damaged.Rows != 20 {
+	if st, _ := b.Sink("a").Stats(); st.Damaged.Rows != 20 {
 		t.Errorf("the ledger has %d damaged rows, want 20 for ever", st.Damaged.Rows)
 	}
 	for _, id := range []string{"", "zz", list[0].ID, list[1].ID + "00"} {

@@ -17,7 +17,8 @@ import (
 // at once; SplitFile does not wait for it.
 //
 // Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld]. ErrNotHeld is also the error after a call of QuarantineFile.
-func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
+func (h SinkHandle) SplitFile(ctx context.Context, fileID string) error {
+	b, sinkID := h.b, h.id
 	return b.decide(ctx, sinkID, fileID, b.mayDecide, func(t *txn, f *file, split *format.Split) error {
 		switch {
 		case split.Rest != nil:
@@ -40,7 +41,8 @@ func (b *Buffer) SplitFile(ctx context.Context, sinkID, fileID string) error {
 // and replayed when the cause is fixed. It does not wait for that.
 //
 // Errors: [ErrUnknownSink], [ErrUnknownFile], [ErrNotHeld], an [*OverloadError] if the quarantine has no room for so many.
-func (b *Buffer) QuarantineFile(ctx context.Context, sinkID, fileID string) error {
+func (h SinkHandle) QuarantineFile(ctx context.Context, fileID string) error {
+	b, sinkID := h.b, h.id
 	return b.decide(ctx, sinkID, fileID, b.mayDecide, func(t *txn, f *file, split *format.Split) error {
 		switch {
 		case split.Rest != nil:

@@ -43,11 +43,11 @@ func holdFile(t *testing.T, b *buffer.Buffer, rows int, refused func(int) bool, 
 	putRows(t, b, define(t, b, "a", sink, smallSlicesOf(rows)), rows, refused)
 	for range 2 { // a retry does not help
 		var held *buffer.HeldError
-		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+		if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) {
 			t.Fatalf("Flush = %v, want a file that is held", err)
 		}
 	}
-	st, _ := b.SinkStats("a")
+	st, _ := b.Sink("a").Stats()
 	if f := st.Files[0]; f.Refused == nil || f.Refused.Reason != "23514" || !f.Permanent {
 		t.Errorf("the file is held for its rows: %+v", f)
 	}
@@ -65,7 +65,7 @@ func TestHeldFileIsSplit(t *testing.T) {
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)
-				if err := b.SplitFile(t.Context(), "a", file); err != nil {
+				if err := b.Sink("a").SplitFile(t.Context(), file); err != nil {
 					t.Fatal(err)
 				}
 				flush(t, b, "a")
@@ -84,11 +84,11 @@ func TestHeldFileGoesToTheQuarantine(t *testing.T) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)
 				for range 2 { // the second one finds nothing to do, or the file gone
-					if err := b.QuarantineFile(t.Context(), "a", file); err != nil && !errors.Is(err, buffer.ErrUnknownFile) {
+					if err := b.Sink("a").QuarantineFile(t.Context(), file); err != nil && !errors.Is(err, buffer.ErrUnknownFile) {
 						t.Fatal(err)
 					}
 				}
-				if err := b.SplitFile(t.Context(), "a", file); !errors.Is(err, buffer.ErrNotHeld) && !errors.Is(err, buffer.ErrUnknownFile) {
+				if err := b.Sink("a").SplitFile(t.Context(), file); !errors.Is(err, buffer.ErrNotHeld) && !errors.Is(err, buffer.ErrUnknownFile) {
 					t.Errorf("SplitFile = %v", err)
 				}
 				flush(t, b, "a")
@@ -121,7 +121,7 @@ func wantEachOnce(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows i
 	}
 	kept := list(t, b, "a")
 	for _, r := range kept {
-		_, record, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+		_, record, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID)
 		var n int
 		if _, e := fmt.Sscanf(string(record), `"%d"`, &n); err != nil || e != nil || r.Poison.Row != int64(n) {
 			t.Fatalf("%s: %q, %+v, %v", r.ID, record, r.Poison, err)
@@ -131,7 +131,7 @@ func wantEachOnce(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows i
 	if slices.Sort(all); !slices.Equal(all, want) {
 		t.Errorf("the table and the quarantine have %v, want each of %d rows once", all, rows)
 	}
-	st, _ := b.SinkStats("a")
+	st, _ := b.Sink("a").Stats()
 	if st.Accepted != int64(rows) || st.Target.Rows != int64(len(imported)) || st.Poison.Rows != int64(len(kept)) || st.Quarantine.Added != int64(len(kept)) || st.Staging.Rows != 0 {
 		t.Errorf("%d rows, %d in the table, %d in the quarantine: %+v", rows, len(imported), len(kept), st)
 	}
@@ -171,7 +171,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 						}
 						return nil
 					}
-					if err := errors.Join(b.SplitFile(t.Context(), "a", file)); err != nil || b.Flush(t.Context(), "a") == nil {
+					if err := errors.Join(b.Sink("a").SplitFile(t.Context(), file)); err != nil || b.Sink("a").Flush(t.Context()) == nil {
 						t.Fatal("not held midway", err)
 					}
 				}
@@ -191,11 +191,11 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 				}
 				synctest.Wait()
 				mem.Before, mem.After = off, off
-				decide := b.SplitFile
+				decide := b.Sink("a").SplitFile
 				if c.decision == "quarantine" {
-					decide = b.QuarantineFile
+					decide = b.Sink("a").QuarantineFile
 				}
-				if err := decide(t.Context(), "a", file); err != nil {
+				if err := decide(t.Context(), file); err != nil {
 					t.Fatal(err)
 				}
 				if at == 0 {
@@ -204,7 +204,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 					mu.Unlock()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				_ = b.Flush(ctx, "a")
+				_ = b.Sink("a").Flush(ctx)
 				cancel()
 				closeBuffer(t, b)
 				synctest.Wait()
@@ -234,19 +234,19 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 	bad := func(i int) bool { return i == 1 }
 	withRefusing(t, 0, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		b := open(t, opts)
-		for what, decide := range map[string]func(context.Context, string, string) error{"split": b.SplitFile, "quarantine": b.QuarantineFile} {
-			if err := decide(t.Context(), "nobody", "x"); !errors.Is(err, buffer.ErrUnknownSink) {
+		for what, decide := range map[string]func(context.Context, string) error{"split": b.Sink("nobody").SplitFile, "quarantine": b.Sink("nobody").QuarantineFile} {
+			if err := decide(t.Context(), "x"); !errors.Is(err, buffer.ErrUnknownSink) {
 				t.Errorf("%s at an unknown sink: %v", what, err)
 			}
 		}
 		wait := func(c *buffer.SinkConfig) { c.Import.Interval = time.Hour }
 		putRows(t, b, define(t, b, "a", wait), 3, bad)
-		st, _ := b.SinkStats("a")
+		st, _ := b.Sink("a").Stats()
 		file := st.Files[0].ID
 		want := func(how string, what error, text string) {
 			t.Helper()
-			for name, decide := range map[string]func(context.Context, string, string) error{"split": b.SplitFile, "quarantine": b.QuarantineFile} {
-				if err := decide(t.Context(), "a", file); !strings.Contains(how, name) {
+			for name, decide := range map[string]func(context.Context, string) error{"split": b.Sink("a").SplitFile, "quarantine": b.Sink("a").QuarantineFile} {
+				if err := decide(t.Context(), file); !strings.Contains(how, name) {
 					continue
 				} else if !errors.Is(err, what) || !strings.Contains(err.Error(), text) {
 					t.Errorf("%s = %v, want %v %q", name, err, what, text)
@@ -262,10 +262,10 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 			}
 			return nil
 		}
-		_ = b.Flush(t.Context(), "a")
+		_ = b.Sink("a").Flush(t.Context())
 		want("split", buffer.ErrNotHeld, "not failed because of its rows, so a split does not help: remove the cause and retry the file")
 		var full *buffer.OverloadError
-		if err := b.QuarantineFile(t.Context(), "a", file); !errors.As(err, &full) || !strings.Contains(err.Error(), "3 rows") {
+		if err := b.Sink("a").QuarantineFile(t.Context(), file); !errors.As(err, &full) || !strings.Contains(err.Error(), "3 rows") {
 			t.Errorf("QuarantineFile without room = %v", err)
 		}
 		file = "x"
@@ -287,7 +287,7 @@ func TestUnsureRefusal(t *testing.T) {
 		if n := len(list(t, b, "a")); n > 0 {
 			t.Errorf("%d rows are in the quarantine", n)
 		}
-		if err := b.SplitFile(t.Context(), "a", file); err != nil {
+		if err := b.Sink("a").SplitFile(t.Context(), file); err != nil {
 			t.Fatal(err)
 		}
 		flush(t, b, "a")
@@ -315,7 +315,7 @@ func TestPatience(t *testing.T) {
 			b := open(t, opts)
 			holdFile(t, b, 50, refused, quarantined())
 			begin := time.Now()
-			for st, _ := b.SinkStats("a"); st.Staging.Rows > 0; st, _ = b.SinkStats("a") {
+			for st, _ := b.Sink("a").Stats(); st.Staging.Rows > 0; st, _ = b.Sink("a").Stats() {
 				time.Sleep(time.Second)
 			}
 			if took := time.Since(begin); took < 8*time.Minute || took > 16*time.Minute {
@@ -340,10 +340,10 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
 		put(t, b, define(t, b, "a", quarantined()), 1, 3)
 		var held *buffer.HeldError
-		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+		if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) {
 			t.Fatalf("Flush = %v", err)
 		}
-		if err := b.QuarantineFile(t.Context(), "a", held.FileID); err != nil {
+		if err := b.Sink("a").QuarantineFile(t.Context(), held.FileID); err != nil {
 			t.Fatal(err)
 		}
 		flush(t, b, "a")
@@ -391,7 +391,7 @@ func TestNoteOfAnIdThatIsSplit(t *testing.T) {
 					if how == "retention" {
 						time.Sleep(2 * time.Hour)
 						synctest.Wait()
-					} else if err := b.SplitFile(t.Context(), "a", file); err != nil {
+					} else if err := b.Sink("a").SplitFile(t.Context(), file); err != nil {
 						t.Fatal(err)
 					}
 					flush(t, b, "a")
@@ -425,12 +425,12 @@ func TestDecisionIsDurableBeforeAnIDIsRuledOut(t *testing.T) {
 		t.Helper()
 		put(t, b, define(t, b, sink, quarantined()), 0, 5)
 		var why *buffer.HeldError
-		if err := b.Flush(t.Context(), sink); !errors.As(err, &why) {
+		if err := b.Sink(sink).Flush(t.Context()); !errors.As(err, &why) {
 			t.Fatalf("Flush = %v", err)
 		}
 		return why.FileID
 	}
-	if err := b.QuarantineFile(t.Context(), "b", waiting("b")); err != nil { // the first decision also upgrades the format
+	if err := b.Sink("b").QuarantineFile(t.Context(), waiting("b")); err != nil { // the first decision also upgrades the format
 		t.Fatal(err)
 	}
 	flush(t, b, "b")
@@ -438,9 +438,9 @@ func TestDecisionIsDurableBeforeAnIDIsRuledOut(t *testing.T) {
 	disk.gate.Lock()
 	held.Store(true)
 	decided, imported := make(chan error, 1), make(chan struct{})
-	go func() { decided <- b.QuarantineFile(t.Context(), "a", file) }()
+	go func() { decided <- b.Sink("a").QuarantineFile(t.Context(), file) }()
 	for { // until the decision is in memory
-		if st, _ := b.SinkStats("a"); st.Files[0].Attempt == 0 {
+		if st, _ := b.Sink("a").Stats(); st.Files[0].Attempt == 0 {
 			break
 		}
 		runtime.Gosched()

@@ -21,14 +21,14 @@ const discardJob = 1 << 63
 // target that stored the rows of an earlier attempt and failed afterwards keeps them. That attempt counts as failed.
 // An abandoned call of the target that has not returned may still store the rows. Then the file is not discarded, and
 // the error is [ErrImportRuns]. When ctx ends during the wait the outcome is unknown.
-func (b *Buffer) Discard(ctx context.Context, sinkID, fileID string) error {
-	return b.discardUpTo(ctx, sinkID, fileID, math.MaxInt64)
+func (h SinkHandle) Discard(ctx context.Context, fileID string) error {
+	return h.b.discardUpTo(ctx, h.id, fileID, math.MaxInt64)
 }
 
 // DiscardUpTo is Discard for a caller that has agreed to lose a number of rows. A file that has more of them when its turn comes is not
 // discarded, and the error is a [*FileGrewError]. A file that is written may receive rows while the call waits.
-func (b *Buffer) DiscardUpTo(ctx context.Context, sinkID, fileID string, rows int64) error {
-	return b.discardUpTo(ctx, sinkID, fileID, rows)
+func (h SinkHandle) DiscardUpTo(ctx context.Context, fileID string, rows int64) error {
+	return h.b.discardUpTo(ctx, h.id, fileID, rows)
 }
 
 func (b *Buffer) discardUpTo(ctx context.Context, sinkID, fileID string, most int64) error {

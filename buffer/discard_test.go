@@ -21,27 +21,27 @@ func TestDiscardErrors(t *testing.T) {
 		b := open(t, memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 5)
 		barrier := make(chan error)
-		go func() { barrier <- b.Flush(t.Context(), "a") }()
+		go func() { barrier <- b.Sink("a").Flush(t.Context()) }()
 		synctest.Wait() // until the import has failed
 		id := waitingFile(t, b)
 		define(t, b, "b")
-		if err := b.Discard(t.Context(), "b", id); !errors.Is(err, buffer.ErrUnknownFile) {
+		if err := b.Sink("b").Discard(t.Context(), id); !errors.Is(err, buffer.ErrUnknownFile) {
 			t.Errorf("wrong sink: %v", err)
 		}
-		if err := b.Discard(t.Context(), "none", id); !errors.Is(err, buffer.ErrUnknownSink) {
+		if err := b.Sink("none").Discard(t.Context(), id); !errors.Is(err, buffer.ErrUnknownSink) {
 			t.Errorf("no sink: %v", err)
 		}
-		if err := b.Discard(t.Context(), "a", "x-f1"); !errors.Is(err, buffer.ErrUnknownFile) {
+		if err := b.Sink("a").Discard(t.Context(), "x-f1"); !errors.Is(err, buffer.ErrUnknownFile) {
 			t.Errorf("no file: %v", err)
 		}
-		if err := b.Discard(t.Context(), "a", id); err != nil {
+		if err := b.Sink("a").Discard(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		var held *buffer.HeldError
 		if err := <-barrier; !errors.As(err, &held) {
 			t.Errorf("flush of a file that was discarded: %v", err)
 		}
-		if err := b.Discard(t.Context(), "a", id); !errors.Is(err, buffer.ErrUnknownFile) {
+		if err := b.Sink("a").Discard(t.Context(), id); !errors.Is(err, buffer.ErrUnknownFile) {
 			t.Errorf("twice: %v", err)
 		}
 	})
@@ -63,10 +63,10 @@ func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 		put(t, b, define(t, b, "a"), 0, 5)
 		barrier, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.Flush(barrier, "a"); err == nil {
+		if err := b.Sink("a").Flush(barrier); err == nil {
 			t.Fatal("flush succeeds while the target is down")
 		}
-		if err := b.Discard(t.Context(), "a", waitingFile(t, b)); err != nil {
+		if err := b.Sink("a").Discard(t.Context(), waitingFile(t, b)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // until the clean-up has failed
@@ -82,7 +82,7 @@ func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 		if len(mem.Objects()) != 0 {
 			t.Errorf("staging still has %v", mem.Objects())
 		}
-		if st, _ := b.SinkStats("a"); st.Discarded.Rows != 5 || len(st.Slices) != 0 {
+		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 5 || len(st.Slices) != 0 {
 			t.Errorf("discarded %d rows, slices %v", st.Discarded.Rows, st.Slices)
 		}
 	})
@@ -113,12 +113,12 @@ func TestDiscardWaitsForARunningImport(t *testing.T) {
 		}
 		b := open(t, memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 5)
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		discarded := make(chan error)
-		go func() { discarded <- b.Discard(t.Context(), "a", waitingFile(t, b)) }()
+		go func() { discarded <- b.Sink("a").Discard(t.Context(), waitingFile(t, b)) }()
 		synctest.Wait()
 		close(proceed)
 		if err := <-discarded; !errors.Is(err, buffer.ErrUnknownFile) {
@@ -143,7 +143,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 		b := open(t, memoryOptions(t, mem))
 		sink := define(t, b, "a")
 		put(t, b, sink, 0, 5)
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // until the upload of the first file has the turn
@@ -155,7 +155,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 			}
 		}
 		answer := make(chan error)
-		discard := func(rows int64) { answer <- b.DiscardUpTo(t.Context(), "a", id, rows) }
+		discard := func(rows int64) { answer <- b.Sink("a").DiscardUpTo(t.Context(), id, rows) }
 		go discard(3)
 		synctest.Wait()
 		put(t, b, sink, 8, 9)
@@ -164,14 +164,14 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 		if err := <-answer; !errors.As(err, &grew) || grew.Rows != 4 || grew.Sink != "a" || grew.File != id {
 			t.Fatalf("discard of 3 rows of a file that has 4: %v", err)
 		}
-		if st, _ := b.SinkStats("a"); st.Discarded.Rows != 0 || st.Local.Rows != 4 {
+		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 0 || st.Local.Rows != 4 {
 			t.Errorf("%d rows discarded, %d wait", st.Discarded.Rows, st.Local.Rows)
 		}
 		go discard(4)
 		if err := <-answer; err != nil {
 			t.Fatal(err)
 		}
-		if st, _ := b.SinkStats("a"); st.Discarded.Rows != 4 {
+		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 4 {
 			t.Errorf("%d rows discarded, want 4", st.Discarded.Rows)
 		}
 		verify(t, b)

@@ -106,7 +106,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 			t.Errorf("round %d: the statistics say %d bytes, the files take %d", round, st, n)
 		}
 		down.Store(false)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool {
@@ -122,7 +122,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 	if most.Load() > bound {
 		t.Errorf("the files took %d bytes, the bound is %d", most.Load(), bound)
 	}
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {
@@ -149,7 +149,7 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 	if n, _ := blocks(t, dir); n > 64<<20 {
 		t.Errorf("for 25 MB of rows the files take %d bytes", n)
 	}
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {
@@ -173,7 +173,7 @@ func TestIdleBufferGivesRoomBack(t *testing.T) {
 		for i := range 100 {
 			put1(t, b, s, i, text)
 		}
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.Stats().StoreBytes; n < 4<<20 {
@@ -310,7 +310,7 @@ func TestWaitingForBlocksEndsByItself(t *testing.T) {
 	}
 	down.Store(false)
 	wg.Wait()
-	if err := b.Flush(ctx, "a"); err != nil {
+	if err := b.Sink("a").Flush(ctx); err != nil {
 		t.Error(err)
 	}
 	if err := b.Close(); err != nil {

@@ -22,7 +22,7 @@
 //     contracts ([driver.Staging], [driver.Target]).
 //   - With a [Changelog] they are then in a log on other machines too, and [Restore] brings them back when this one is lost.
 //   - Rows whose Append no caller waited for are on disk after at most Tuning.SyncInterval and one commit.
-//   - Nothing is dropped silently. Rows leave only by import, by expiry, by [Buffer.Discard] or by damage of the disk. All are
+//   - Nothing is dropped silently. Rows leave only by import, by expiry, by [SinkHandle.Discard] or by damage of the disk. All are
 //     counted, and all but imports are logged as warnings or errors.
 //   - Memory and disk are bounded. At a bound Append fails with an [*OverloadError] before it has taken anything.
 //   - Rows of one sink that one goroutine appends keep their order inside an import.

@@ -88,7 +88,7 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 	b := openAt(t, filepath.Join(root, "data"), opts)
 	define(t, b, "a", stagedSink(driver.None))
 	if begun {
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		for b.Stats().Sinks[0].Files[0].Attempt < 1 {
@@ -96,7 +96,7 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 		}
 	}
 	want := 0
-	res, err := b.EraseRows(t.Context(), time.Now().Add(20*time.Millisecond), "a", func(_ driver.Table, cells [][]byte) bool {
+	res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(20*time.Millisecond), func(_ driver.Table, cells [][]byte) bool {
 		id, err := strconv.Atoi(string(cells[0]))
 		if err != nil {
 			t.Error(err)
@@ -117,8 +117,8 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 	down.Store(false)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := b.Flush(ctx, "a"); err != nil {
-		st, _ := b.SinkStats("a")
+	if err := b.Sink("a").Flush(ctx); err != nil {
+		st, _ := b.Sink("a").Stats()
 		t.Fatalf("Flush = %v, the file: %+v", err, st.Files)
 	}
 	seen := map[int]int{}
@@ -137,7 +137,7 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 			good++
 		}
 	}
-	st, _ := b.SinkStats("a")
+	st, _ := b.Sink("a").Stats()
 	if len(seen) != good || st.Target.Rows != int64(good) || st.Damaged.Rows+st.Discarded.Rows != int64(rows-good) || st.Expired.Rows+st.Poison.Rows != 0 {
 		t.Errorf("the table has %d rows, want %d; imported %d, damaged %d, discarded %d, expired %d, refused %d", len(seen), good,
 			st.Target.Rows, st.Damaged.Rows, st.Discarded.Rows, st.Expired.Rows, st.Poison.Rows)
@@ -172,16 +172,16 @@ func TestEraseRowsNextToAnUnreadableSlice(t *testing.T) {
 				b := openAt(t, "data", memoryOptions(t, mem))
 				putRows(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 4 }), erasedOf, third)
 				synctest.Wait()
-				slice := b.Slices("a")[1].ID
+				slice := b.Sink("a").Slices()[1].ID
 				unreadable.Store(slice)
-				res, err := b.EraseRows(t.Context(), time.Now().Add(time.Hour), "a", ofPerson)
+				res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), ofPerson)
 				if err == nil || !strings.Contains(err.Error(), slice) || res.Found != 3 || res.Rows != 8 {
 					t.Errorf("EraseRows = %+v, %v, want 3 of 8 rows, and an error with %s", res, err, slice)
 				}
 				unreadable.Store("")
 				down = false
 				flush(t, b, "a")
-				if st, _ := b.SinkStats("a"); st.Discarded.Rows != 3 || st.Target.Rows != 9 {
+				if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 3 || st.Target.Rows != 9 {
 					t.Errorf("%d rows are discarded and %d imported, want 3 and 9", st.Discarded.Rows, st.Target.Rows)
 				}
 				verify(t, b)
@@ -208,16 +208,16 @@ func TestSliceIsLostAfterEraseRows(t *testing.T) {
 		b := openAt(t, "data", opts)
 		putRows(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 4 }), erasedOf, third)
 		synctest.Wait()
-		res, err := b.EraseRows(t.Context(), time.Now().Add(time.Hour), "a", func(table driver.Table, cells [][]byte) bool {
+		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), func(table driver.Table, cells [][]byte) bool {
 			if string(cells[0]) == "11" { // all have been read
-				missing = b.Slices("a")[0].ID
+				missing = b.Sink("a").Slices()[0].ID
 			}
 			return ofPerson(table, cells)
 		})
 		if err != nil || res.Found != 4 || res.Erased != 4 || res.Moved != 0 {
 			t.Errorf("EraseRows = %+v, %v, want 4 rows found and erased", res, err)
 		}
-		if st, _ := b.SinkStats("a"); st.Damaged.Rows != 4 || st.Discarded.Rows != 2 || st.Target.Rows != 6 {
+		if st, _ := b.Sink("a").Stats(); st.Damaged.Rows != 4 || st.Discarded.Rows != 2 || st.Target.Rows != 6 {
 			t.Errorf("%d rows are damaged, %d discarded and %d imported, want 4, 2 and 6", st.Damaged.Rows, st.Discarded.Rows, st.Target.Rows)
 		}
 		verify(t, b)
@@ -231,11 +231,11 @@ func TestErasedRowsDoNotHoldAFile(t *testing.T) {
 		const rows = 40
 		b := openAt(t, "data", opts)
 		putRows(t, b, define(t, b, "a", quarantined()), rows, func(i int) bool { return i == 7 })
-		res, err := b.EraseRows(t.Context(), time.Now().Add(time.Minute), "a", func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) != bad })
+		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Minute), func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) != bad })
 		if err != nil || res.Erased != rows-1 {
 			t.Errorf("EraseRows = %+v, %v, want %d erased", res, err, rows-1)
 		}
-		if st, _ := b.SinkStats("a"); st.Discarded.Rows != rows-1 || st.Poison.Rows != 1 || st.Quarantine.Records != 1 {
+		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != rows-1 || st.Poison.Rows != 1 || st.Quarantine.Records != 1 {
 			t.Errorf("%d rows are discarded, %d refused, %d in the quarantine; want %d, 1 and 1", st.Discarded.Rows, st.Poison.Rows, st.Quarantine.Records, rows-1)
 		}
 		verify(t, b)

@@ -30,7 +30,7 @@ type erasureWorld struct {
 	opts  buffer.Options
 	disk  *disktest.Disk
 	mem   *buffertest.Memory
-	sinks map[string]*buffer.SinkHandle
+	sinks map[string]*buffer.DefinedSink
 	story []string
 	rng   *rand.Rand // of the test, and not of calls
 
@@ -91,7 +91,7 @@ func (w *erasureWorld) places() (table, kept map[string]int) {
 			table[r[0]]++
 		}
 		for _, r := range list(w.t, w.b, id) {
-			if _, record, _, err := w.b.RejectedRecord(w.t.Context(), id, r.ID); err == nil {
+			if _, record, _, err := w.b.Sink(id).RejectedRecord(w.t.Context(), r.ID); err == nil {
 				n := 0
 				_, _ = fmt.Sscanf(string(record), `"%d"`, &n)
 				kept[fmt.Sprint(n)]++
@@ -109,7 +109,7 @@ func (w *erasureWorld) erase() string {
 	w.asked[person] = true
 	wait := []time.Duration{0, time.Second, time.Minute}[w.rng.IntN(3)]
 	var found []string
-	res, err := w.b.EraseRows(w.t.Context(), time.Now().Add(wait), sink, func(_ driver.Table, cells [][]byte) bool {
+	res, err := w.b.Sink(sink).EraseRows(w.t.Context(), time.Now().Add(wait), func(_ driver.Table, cells [][]byte) bool {
 		is := personOf(string(cells[1])) == person
 		if is {
 			found = append(found, string(cells[0]))
@@ -129,7 +129,7 @@ func (w *erasureWorld) step() string {
 	short, cancel := context.WithTimeout(w.t.Context(), time.Second)
 	defer cancel()
 	waiting := func() string {
-		st, _ := w.b.SinkStats(sink)
+		st, _ := w.b.Sink(sink).Stats()
 		for _, f := range st.Files {
 			if f.State == buffer.FileImporting {
 				return f.ID
@@ -152,7 +152,7 @@ func (w *erasureWorld) step() string {
 	case 3, 4, 5, 6:
 		return w.erase()
 	case 7:
-		return fmt.Sprint("flush ", sink, ": ", w.b.Flush(short, sink))
+		return fmt.Sprint("flush ", sink, ": ", w.b.Sink(sink).Flush(short))
 	case 8:
 		w.set(func() { w.down = !w.down })
 		return fmt.Sprint("down: ", w.down)
@@ -163,7 +163,7 @@ func (w *erasureWorld) step() string {
 		w.set(func() { w.refuses = !w.refuses })
 		return fmt.Sprint("refuses rows: ", w.refuses)
 	case 11:
-		all := w.b.Slices(sink)
+		all := w.b.Sink(sink).Slices()
 		if len(all) == 0 {
 			return "no slice"
 		}
@@ -173,12 +173,12 @@ func (w *erasureWorld) step() string {
 	case 12:
 		id := waiting()
 		if w.rng.IntN(2) == 0 {
-			return fmt.Sprint("split ", id, ": ", w.b.SplitFile(w.t.Context(), sink, id))
+			return fmt.Sprint("split ", id, ": ", w.b.Sink(sink).SplitFile(w.t.Context(), id))
 		}
-		return fmt.Sprint("quarantine ", id, ": ", w.b.QuarantineFile(w.t.Context(), sink, id))
+		return fmt.Sprint("quarantine ", id, ": ", w.b.Sink(sink).QuarantineFile(w.t.Context(), id))
 	}
 	if w.rng.IntN(2) == 0 {
-		return fmt.Sprint("retry: ", w.b.Retry(w.t.Context(), sink))
+		return fmt.Sprint("retry: ", w.b.Sink(sink).Retry(w.t.Context()))
 	}
 	cut := w.disk.Cut(vfs.CrashCloneCfg{})
 	w.set(func() { w.down = true })
@@ -206,7 +206,7 @@ func TestErasuresAtRandom(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &erasureWorld{
 					t: t, mem: buffertest.NewMemory(), disk: disktest.New(t), rng: rand.New(rand.NewPCG(seed, 1)), calls: rand.New(rand.NewPCG(seed, 2)),
-					sinks: map[string]*buffer.SinkHandle{}, asked: map[string]bool{}, gone: map[string]bool{}, missing: map[string]bool{},
+					sinks: map[string]*buffer.DefinedSink{}, asked: map[string]bool{}, gone: map[string]bool{}, missing: map[string]bool{},
 				}
 				w.mem.Names = w.rng.IntN(3) - 1
 				w.mem.Before, w.mem.After = w.before, w.after
@@ -243,7 +243,7 @@ func (w *erasureWorld) end() {
 	w.set(func() { w.down, w.loses, w.refuses, w.missing = false, false, false, map[string]bool{} })
 	var err error
 	for range 50 { // a flush ends early if an import fails
-		err = errors.Join(w.b.Retry(t.Context(), "a"), w.b.Retry(t.Context(), "b"), w.b.Flush(t.Context(), "a"), w.b.Flush(t.Context(), "b"))
+		err = errors.Join(w.b.Sink("a").Retry(t.Context()), w.b.Sink("b").Retry(t.Context()), w.b.Sink("a").Flush(t.Context()), w.b.Sink("b").Flush(t.Context()))
 		if err == nil {
 			break
 		}
@@ -265,7 +265,7 @@ func (w *erasureWorld) end() {
 		}
 	}
 	for id := range w.sinks {
-		st, _ := w.b.SinkStats(id)
+		st, _ := w.b.Sink(id).Stats()
 		damaged += st.Damaged.Rows
 	}
 	if lost > damaged {

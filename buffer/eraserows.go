@@ -27,7 +27,7 @@ import (
 // The design that lost writes the objects in staging again without the row. It needs ids, checksums and clean-up for two objects of one slice, and the
 // same questions to a target whose import has begun.
 
-// ErasedRows is what [Buffer.EraseRows] has found and done.
+// ErasedRows is what [SinkHandle.EraseRows] has found and done.
 type ErasedRows struct {
 	// Rows were read, and Found of them were selected.
 	Rows, Found int64
@@ -62,7 +62,8 @@ type rowRange struct{ from, to int64 }
 //
 // Errors: [ErrUnknownSink], [ErrFileMoves], a [*FailedError], [ErrClosed], the error of ctx, and one that names the slices that could not be read.
 // Their rows are not erased. After an error some rows may be erased. The call may be repeated.
-func (b *Buffer) EraseRows(ctx context.Context, until time.Time, sinkID string, selects func(t driver.Table, cells [][]byte) bool) (res ErasedRows, err error) {
+func (h SinkHandle) EraseRows(ctx context.Context, until time.Time, selects func(t driver.Table, cells [][]byte) bool) (res ErasedRows, err error) {
+	b, sinkID := h.b, h.id
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	files, epoch, err := b.holdFiles(ctx, sinkID)
@@ -237,7 +238,7 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 	for _, obj := range e.slices {
 		var found atomic.Pointer[[]int64] // the call may be left alone
 		var gone atomic.Bool
-		err := runAttempt(ctx, b.opts.AttemptTimeout, func(ctx context.Context) error {
+		err := b.attempt(ctx, "read", e.f.sink.id, e.f.target, func(ctx context.Context) error {
 			var rows []int64
 			number := first
 			err := b.ReadSlice(ctx, obj.ID, func(cells [][]byte) error {

@@ -60,7 +60,7 @@ func wantErasedRows(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, disc
 	if person != erasedOf/3-discarded {
 		t.Errorf("the table has %d rows of the person, want %d", person, erasedOf/3-discarded)
 	}
-	st, _ := b.SinkStats("a")
+	st, _ := b.Sink("a").Stats()
 	if st.Discarded.Rows != int64(discarded) || st.Poison.Rows != 0 || st.Quarantine.Added != 0 || st.Staging.Rows != 0 {
 		t.Errorf("discarded %d, refused %d, in the quarantine %d, waiting %d; want %d and none", st.Discarded.Rows, st.Poison.Rows, st.Quarantine.Added, st.Staging.Rows, discarded)
 	}
@@ -136,16 +136,16 @@ func TestEraseRowsAfterAnImportHasBegun(t *testing.T) {
 				b := openAt(t, "data", opts)
 				putRows(t, b, define(t, b, "a"), erasedOf, third)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				_ = b.Flush(ctx, "a") // its import fails
+				_ = b.Sink("a").Flush(ctx) // its import fails
 				cancel()
-				res, err := b.EraseRows(t.Context(), time.Now().Add(10*time.Second), "a", ofPerson)
+				res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(10*time.Second), ofPerson)
 				if err != nil || res.Found != erasedOf/3 || res.Marked != 0 || res.Erased != 0 || res.Why == nil {
 					t.Errorf("while the target is down: %+v, %v", res, err)
 				}
 				mu.Lock()
 				away = false
 				mu.Unlock()
-				res, err = b.EraseRows(t.Context(), time.Now().Add(time.Hour), "a", ofPerson)
+				res, err = b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), ofPerson)
 				discarded := erasedOf / 3
 				if c.moved {
 					discarded = 0
@@ -203,7 +203,7 @@ func TestPowerCutsDuringEraseRows(t *testing.T) {
 				}
 				synctest.Wait()
 				mem.Before, mem.After = off, off
-				res, err := b.EraseRows(t.Context(), time.Now().Add(time.Second), "a", ofPerson)
+				res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), ofPerson)
 				mu.Lock()
 				down = false
 				told := cut == nil // the caller has got the result
@@ -211,11 +211,11 @@ func TestPowerCutsDuringEraseRows(t *testing.T) {
 				if told && err != nil {
 					t.Fatal(err)
 				}
-				if st, _ := b.SinkStats("a"); told && (res.Marked != erasedOf/3 || st.Files[0].Poison != 0) {
+				if st, _ := b.Sink("a").Stats(); told && (res.Marked != erasedOf/3 || st.Files[0].Poison != 0) {
 					t.Errorf("while the target is down: %+v, and %d rows count as refused", res, st.Files[0].Poison)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				_ = b.Flush(ctx, "a")
+				_ = b.Sink("a").Flush(ctx)
 				cancel()
 				closeBuffer(t, b)
 				synctest.Wait()
@@ -226,12 +226,12 @@ func TestPowerCutsDuringEraseRows(t *testing.T) {
 				b = openAt(t, "data", localdisk.On(opts, cut))
 				define(t, b, "a", smallSlices, long)
 				if !told {
-					if _, err = b.EraseRows(t.Context(), time.Now().Add(time.Minute), "a", ofPerson); err != nil {
+					if _, err = b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Minute), ofPerson); err != nil {
 						t.Fatal(err)
 					}
 				}
 				flush(t, b, "a")
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if told && st.Discarded.Rows != erasedOf/3 {
 					t.Errorf("%+v, and %d rows are discarded", res, st.Discarded.Rows)
 				}
@@ -277,18 +277,18 @@ func TestEraseRowsTellsApartTheRowsOfTwoCalls(t *testing.T) {
 		of := func(value string) func(driver.Table, [][]byte) bool {
 			return func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == value }
 		}
-		res, err := b.EraseRows(t.Context(), time.Now().Add(time.Second), "a", of("first"))
+		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), of("first"))
 		if err != nil || res.Marked != 2 {
 			t.Fatalf("the first call: %+v, %v, want 2 marked rows", res, err)
 		}
 		away.Store(false)
-		if err := b.Retry(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Retry(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		done := make(chan buffer.ErasedRows)
 		go func() {
-			res, err := b.EraseRows(context.Background(), time.Now().Add(time.Hour), "a", of("second"))
+			res, err := b.Sink("a").EraseRows(context.Background(), time.Now().Add(time.Hour), of("second"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -325,7 +325,7 @@ func TestEraseRowsOfAFileThatBeginsToMove(t *testing.T) {
 			}
 			return true
 		}
-		res, err := first.EraseRows(t.Context(), time.Now().Add(time.Second), "a", selects)
+		res, err := first.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), selects)
 		if err != nil || res.Found != 2 || res.Marked != 0 || !errors.Is(res.Why, buffer.ErrFileMoves) {
 			t.Errorf("%+v, %v, want 2 rows that are not marked, and ErrFileMoves", res, err)
 		}
@@ -371,9 +371,9 @@ func TestSliceIsLostDuringEraseRows(t *testing.T) {
 		putRows(t, b, s, erasedOf, func(i int) bool { return i == 4 || i == 8 })
 		synctest.Wait()
 		mu.Lock()
-		missing = b.Slices("a")[0].ID
+		missing = b.Sink("a").Slices()[0].ID
 		mu.Unlock()
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		<-begun
@@ -390,7 +390,7 @@ func TestSliceIsLostDuringEraseRows(t *testing.T) {
 			}
 			return string(cells[1]) == bad
 		}
-		res, err := b.EraseRows(t.Context(), time.Now().Add(time.Minute), "a", selects)
+		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Minute), selects)
 		if err != nil || res.Found != 2 || res.Erased != 0 || res.Why == nil {
 			t.Errorf("%+v, %v, want 2 rows that were not erased, and why", res, err)
 		}
@@ -435,21 +435,21 @@ func TestEraseRowsAfterAnImportWithoutOtherRows(t *testing.T) {
 		of := func(value string) func(driver.Table, [][]byte) bool {
 			return func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == value }
 		}
-		res, err := b.EraseRows(t.Context(), time.Now().Add(time.Second), "a", of("first"))
+		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), of("first"))
 		if err != nil || res.Marked != 2 {
 			t.Fatalf("the first call: %+v, %v, want 2 marked rows", res, err)
 		}
 		mu.Lock()
 		away = false
 		mu.Unlock()
-		res, err = b.EraseRows(t.Context(), time.Now().Add(time.Hour), "a", of("second"))
+		res, err = b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), of("second"))
 		if err != nil || res.Found != 1 || res.Erased != 0 || res.Moved != 1 {
 			t.Errorf("the second call: %+v, %v, want 1 row that has moved: it is in the table", res, err)
 		}
 		if got := ids(mem, tableA); !slices.Equal(got, []string{"1", "3"}) {
 			t.Errorf("the table has %v, want 1 and 3", got)
 		}
-		if st, _ := b.SinkStats("a"); st.Target.Rows != 2 || st.Discarded.Rows != 2 {
+		if st, _ := b.Sink("a").Stats(); st.Target.Rows != 2 || st.Discarded.Rows != 2 {
 			t.Errorf("the ledger has %d imported and %d discarded rows, want 2 and 2", st.Target.Rows, st.Discarded.Rows)
 		}
 		verify(t, b)
@@ -467,13 +467,13 @@ func TestEraseRowsThatEndsEarlyHoldsNothing(t *testing.T) {
 			put(t, b, s, i, i+1)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := b.EraseRows(ctx, time.Now().Add(time.Minute), "a", func(driver.Table, [][]byte) bool { return true }); !errors.Is(err, context.Canceled) {
+			if _, err := b.Sink("a").EraseRows(ctx, time.Now().Add(time.Minute), func(driver.Table, [][]byte) bool { return true }); !errors.Is(err, context.Canceled) {
 				t.Errorf("EraseRows = %v, want the end of its context", err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := b.Flush(ctx, "a"); err != nil {
+		if err := b.Sink("a").Flush(ctx); err != nil {
 			t.Error(err)
 		}
 		wantAll(t, mem, tableA, 0, 20)

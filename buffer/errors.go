@@ -32,7 +32,7 @@ var (
 	// not refused its rows, or the target is no [driver.Voider]. The error says which.
 	ErrNotHeld = errors.New("buffer: the file cannot be split")
 
-	// ErrFileMoves is matched by the error of a call about a file that moves to another engine. See [Buffer.BeginDeparture]. Try again in a moment.
+	// ErrFileMoves is matched by the error of a call about a file that moves to another engine. See [Moves.BeginDeparture]. Try again in a moment.
 	ErrFileMoves = errors.New("buffer: the file moves to another engine, try again")
 
 	// ErrUnknownFile is returned for a file id that the sink does not have, or whose file has ended already.
@@ -42,7 +42,7 @@ var (
 	ErrUnknownSlice = errors.New("buffer: unknown slice")
 )
 
-// FileGrewError is the error of [Buffer.DiscardUpTo] for a file that has more rows than the caller has agreed to lose. Nothing was discarded.
+// FileGrewError is the error of [SinkHandle.DiscardUpTo] for a file that has more rows than the caller has agreed to lose. Nothing was discarded.
 type FileGrewError struct {
 	// Sink and File are ids.
 	Sink, File string

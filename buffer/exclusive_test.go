@@ -82,7 +82,7 @@ func TestImportWaitsForTheLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.CloseFile(t.Context(), "k", 1); err != nil {
+		if err := b.Sink("k").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour) // twice the retention
@@ -100,11 +100,11 @@ func TestImportWaitsForTheLease(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := b.Flush(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another node imports: b has the lease") {
+		if err := b.Sink("k").Flush(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another node imports: b has the lease") {
 			t.Errorf("Flush: %v", err)
 		}
 		put(t, b, s, 5, 6)
-		if err := b.Discard(t.Context(), "k", waitingFile(t, b)); err != nil { // of the first file
+		if err := b.Sink("k").Discard(t.Context(), waitingFile(t, b)); err != nil { // of the first file
 			t.Error(err)
 		}
 		release()
@@ -171,7 +171,7 @@ func TestLostLeaseEndsTheImport(t *testing.T) {
 		}
 		b := open(t, exclusiveOptions(t, e))
 		put(t, b, define(t, b, "k"), 0, 5)
-		if err := b.CloseFile(t.Context(), "k", 1); err != nil {
+		if err := b.Sink("k").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -229,7 +229,7 @@ func TestLeasesThatFail(t *testing.T) {
 		opts.Leases = brokenLeases{errors.New("no servers")}
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "k"), 0, 5)
-		if err := b.CloseFile(t.Context(), "k", 1); err != nil {
+		if err := b.Sink("k").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

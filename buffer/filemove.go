@@ -43,12 +43,20 @@ func fileMoves(id string) error {
 	return fmt.Errorf("%w: file %s", ErrFileMoves, id)
 }
 
-// BeginDeparture lets no import of the waiting files begin, durably, until [Buffer.EndDeparture], and waits for running ones. It returns the number of
+// Moves moves the rejected records and the waiting files of one buffer to another. See [Buffer.Moves]. It is for a cluster, whose nodes take over what a
+// lost node has left.
+type Moves struct{ b *Buffer }
+
+// Moves returns the moves to and from this buffer.
+func (b *Buffer) Moves() Moves { return Moves{b} }
+
+// BeginDeparture lets no import of the waiting files begin, durably, until [Moves.EndDeparture], and waits for running ones. It returns the number of
 // files. Meanwhile, calls that would change such a file return [ErrFileMoves].
 //
 // It does nothing, and the error says why, if a file is not in staging, or if a call of its target has not returned in time and still runs. It
 // also fails with a [*FailedError], [ErrClosed] or the error of ctx. After an error repeat the call, or call EndDeparture.
-func (b *Buffer) BeginDeparture(ctx context.Context) (files int, err error) {
+func (m Moves) BeginDeparture(ctx context.Context) (files int, err error) {
+	b := m.b
 	b.mu.RLock()
 	leaving, stays := b.departure()
 	b.mu.RUnlock()
@@ -84,7 +92,7 @@ func (b *Buffer) BeginDeparture(ctx context.Context) (files int, err error) {
 	leaving, stays = b.departure()
 	b.mu.RUnlock()
 	if stays != nil {
-		return 0, errors.Join(stays, b.EndDeparture(ctx, false))
+		return 0, errors.Join(stays, m.EndDeparture(ctx, false))
 	}
 	return len(leaving), nil
 }
@@ -148,12 +156,13 @@ func (b *Buffer) awaitImports(ctx context.Context, epoch uint64, files []*file) 
 	return nil
 }
 
-// EndDeparture ends what [Buffer.BeginDeparture] has begun, durably, even in an engine that was opened since. moved says that the files belong to
+// EndDeparture ends what [Moves.BeginDeparture] has begun, durably, even in an engine that was opened since. moved says that the files belong to
 // another engine. Then this one forgets them, and leaves their objects in staging. Otherwise it imports them again. It does nothing if no file leaves.
 //
 // It fails with a [*FailedError], [ErrClosed] or the error of ctx. After an error repeat it with the same
 // decision.
-func (b *Buffer) EndDeparture(ctx context.Context, moved bool) error {
+func (m Moves) EndDeparture(ctx context.Context, moved bool) error {
+	b := m.b
 	leaves := func(f *file) bool { return f.rec.Leaving && !f.done() }
 	b.mu.RLock()
 	some := slices.ContainsFunc(slices.Collect(maps.Values(b.mu.files)), leaves)
@@ -199,12 +208,13 @@ func (t *txn) forgetMoved(f *file) {
 }
 
 // ReceiveFiles copies the records of the files that leave another buffer into this one, durably, and returns how many there are. It is called after
-// [Buffer.BeginDeparture] of the other buffer. Staging and targets of the two are the same. The rows of the files count in no ledger of this buffer until
+// [Moves.BeginDeparture] of the other buffer. Staging and targets of the two are the same. The rows of the files count in no ledger of this buffer until
 // EndArrival. ReceiveFiles first deletes the copies that an earlier call made for the instance.
 //
 // It fails if the files would take too much of MaxDiskBytes or MaxSinkBytes, or with a [*FailedError], [ErrClosed] or the error of ctx. After an
 // error call EndArrival, or repeat the call.
-func (b *Buffer) ReceiveFiles(ctx context.Context, other *Buffer, by Mover) (files int, err error) {
+func (m Moves) ReceiveFiles(ctx context.Context, other *Buffer, by Mover) (files int, err error) {
+	b := m.b
 	if other == nil || other.store == nil || by.Instance == "" {
 		return 0, errors.New("buffer: the files of an open buffer move, and the mover names its instance")
 	}

@@ -42,7 +42,7 @@ func holdFiles(t *testing.T, b *buffer.Buffer, sink string, from, files int) (id
 	for i := range files {
 		put(t, b, s, from+2*i, from+2*i+2)
 		held := (*buffer.HeldError)(nil)
-		if err := b.Flush(t.Context(), sink); !errors.As(err, &held) {
+		if err := b.Sink(sink).Flush(t.Context()); !errors.As(err, &held) {
 			t.Fatalf("Flush = %v, want a file that is held", err)
 		}
 	}
@@ -52,7 +52,7 @@ func holdFiles(t *testing.T, b *buffer.Buffer, sink string, from, files int) (id
 
 // waitingFiles are the ids of the files that wait for their import.
 func waitingFiles(b *buffer.Buffer, sink string) (ids []string) {
-	st, _ := b.SinkStats(sink)
+	st, _ := b.Sink(sink).Stats()
 	for _, f := range st.Files {
 		if f.FinishedAt.IsZero() {
 			ids = append(ids, f.ID)
@@ -65,10 +65,10 @@ func waitingFiles(b *buffer.Buffer, sink string) (ids []string) {
 // moveFiles moves the files of a buffer up to the decision.
 func moveFiles(t *testing.T, to, from *buffer.Buffer, instance string, want int) {
 	t.Helper()
-	if n, err := from.BeginDeparture(t.Context()); err != nil || n != want {
+	if n, err := from.Moves().BeginDeparture(t.Context()); err != nil || n != want {
 		t.Fatalf("BeginDeparture of %s = %d, %v, want %d", instance, n, err, want)
 	}
-	if n, err := to.ReceiveFiles(t.Context(), from, buffer.Mover{Instance: instance, Session: "s", Epoch: 7}); err != nil || n != want {
+	if n, err := to.Moves().ReceiveFiles(t.Context(), from, buffer.Mover{Instance: instance, Session: "s", Epoch: 7}); err != nil || n != want {
 		t.Fatalf("ReceiveFiles from %s = %d, %v, want %d", instance, n, err, want)
 	}
 }
@@ -76,7 +76,7 @@ func moveFiles(t *testing.T, to, from *buffer.Buffer, instance string, want int)
 // decideMove ends a move.
 func decideMove(t *testing.T, to, from *buffer.Buffer, instance string, moved bool) {
 	t.Helper()
-	if err := errors.Join(to.EndArrival(t.Context(), instance, moved), from.EndDeparture(t.Context(), moved)); err != nil {
+	if err := errors.Join(to.Moves().EndArrival(t.Context(), instance, moved), from.Moves().EndDeparture(t.Context(), moved)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,25 +100,25 @@ func TestFilesMove(t *testing.T) {
 		own, last := holdFiles(t, second, "a", 8, 1), holdFiles(t, third, "a", 10, 1)
 
 		moveFiles(t, second, first, "1st", 4)
-		if err := first.Discard(t.Context(), "a", moving[0]); !errors.Is(err, buffer.ErrFileMoves) {
+		if err := first.Sink("a").Discard(t.Context(), moving[0]); !errors.Is(err, buffer.ErrFileMoves) {
 			t.Errorf("Discard of a file that moves = %v, want ErrFileMoves", err)
 		}
-		if err := first.QuarantineFile(t.Context(), "a", moving[0]); !errors.Is(err, buffer.ErrFileMoves) {
+		if err := first.Sink("a").QuarantineFile(t.Context(), moving[0]); !errors.Is(err, buffer.ErrFileMoves) {
 			t.Errorf("QuarantineFile of a file that moves = %v, want ErrFileMoves", err)
 		}
 		if got := waitingFiles(second, "a"); !slices.Equal(got, own) {
 			t.Errorf("before the decision the second engine has the files %v, want its own %v", got, own)
 		}
-		if st, _ := second.SinkStats("a"); st.Arriving != 3 || st.Accepted != 2 {
+		if st, _ := second.Sink("a").Stats(); st.Arriving != 3 || st.Accepted != 2 {
 			t.Errorf("before the decision %d files arrive and %d rows are accepted, want 3 and 2", st.Arriving, st.Accepted)
 		}
-		if got, want := second.Arrivals(), []buffer.Arrival{{Mover: buffer.Mover{Instance: "1st", Session: "s", Epoch: 7}, Files: 4}}; !slices.Equal(got, want) {
+		if got, want := second.Moves().Arrivals(), []buffer.Arrival{{Mover: buffer.Mover{Instance: "1st", Session: "s", Epoch: 7}, Files: 4}}; !slices.Equal(got, want) {
 			t.Errorf("Arrivals = %v, want %v", got, want)
 		}
-		if err := second.Drop(t.Context(), "never defined elsewhere"); err != nil {
+		if err := second.Sink("never defined elsewhere").Drop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.Forget(t.Context(), "never defined elsewhere"); !errors.Is(err, buffer.ErrSinkInUse) {
+		if err := second.Sink("never defined elsewhere").Forget(t.Context()); !errors.Is(err, buffer.ErrSinkInUse) {
 			t.Errorf("Forget of a sink whose files arrive = %v, want ErrSinkInUse", err)
 		}
 		closeBuffer(t, first)
@@ -135,10 +135,10 @@ func TestFilesMove(t *testing.T) {
 		verify(t, second)
 
 		decideMove(t, second, first, "1st", true)
-		if st, _ := first.SinkStats("a"); st.Accepted != 0 || st.Staging.Rows != 0 || len(waitingFiles(first, "a")) > 0 {
+		if st, _ := first.Sink("a").Stats(); st.Accepted != 0 || st.Staging.Rows != 0 || len(waitingFiles(first, "a")) > 0 {
 			t.Errorf("the first engine still has %+v", st)
 		}
-		if st, _ := second.SinkStats("a"); st.Accepted != 8 || st.Staging.Rows != 8 {
+		if st, _ := second.Sink("a").Stats(); st.Accepted != 8 || st.Staging.Rows != 8 {
 			t.Errorf("the second engine has %+v, want 8 rows in staging", st)
 		}
 		verify(t, first)
@@ -206,28 +206,28 @@ func TestFilesThatDoNotMove(t *testing.T) {
 			moveFiles(t, second, first, "1st", 2)
 		}
 		decideMove(t, second, first, "1st", false)
-		if got := second.Arrivals(); len(got) > 0 {
+		if got := second.Moves().Arrivals(); len(got) > 0 {
 			t.Errorf("left are %v", got)
 		}
 		verify(t, second)
 		hangs.Store(true)
 		put(t, first, define(t, first, "b"), 0, 1)
-		if err := first.CloseFile(t.Context(), "b", 1); err != nil {
+		if err := first.Sink("b").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := first.BeginDeparture(t.Context()); err == nil || !strings.Contains(err.Error(), "not in staging yet") {
+		if n, err := first.Moves().BeginDeparture(t.Context()); err == nil || !strings.Contains(err.Error(), "not in staging yet") {
 			t.Errorf("BeginDeparture while a slice is not in staging = %d, %v, want an error", n, err)
 		}
 		hangs.Store(false)
-		if err := first.Retry(t.Context(), "b"); err != nil {
+		if err := first.Sink("b").Retry(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		holdFiles(t, first, "a", 4, 30)
-		if n, err := first.BeginDeparture(t.Context()); err != nil || n != 33 {
+		if n, err := first.Moves().BeginDeparture(t.Context()); err != nil || n != 33 {
 			t.Errorf("BeginDeparture = %d, %v, want 33", n, err)
 		}
-		if n, err := second.ReceiveFiles(t.Context(), first, buffer.Mover{Instance: "1st"}); err == nil || !strings.Contains(err.Error(), "half of MaxSinkBytes") {
+		if n, err := second.Moves().ReceiveFiles(t.Context(), first, buffer.Mover{Instance: "1st"}); err == nil || !strings.Contains(err.Error(), "half of MaxSinkBytes") {
 			t.Errorf("ReceiveFiles without room = %d, %v, want an error", n, err)
 		}
 		decideMove(t, second, first, "1st", false)
@@ -255,13 +255,13 @@ func TestDepartureWaitsForAnImport(t *testing.T) {
 		}
 		b := openAt(t, "data", memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 2)
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		<-begun
 		left := make(chan string)
 		go func() {
-			n, err := b.BeginDeparture(t.Context())
+			n, err := b.Moves().BeginDeparture(t.Context())
 			left <- fmt.Sprint(n, err)
 		}()
 		time.Sleep(time.Minute)
@@ -299,20 +299,20 @@ func TestSplitFileMoves(t *testing.T) {
 		first := openAt(t, "data", opts)
 		s := define(t, first, "a", quarantined(), smallSlicesOf(rows))
 		putRows(t, first, s, rows, refused)
-		if err := first.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := first.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		second := openAt(t, "data", memoryOptions(t, mem))
 		define(t, second, "a", quarantined(), smallSlicesOf(rows))
-		if n, err := first.BeginDeparture(t.Context()); n != 1 || err != nil {
+		if n, err := first.Moves().BeginDeparture(t.Context()); n != 1 || err != nil {
 			t.Fatalf("BeginDeparture = %d, %v, want 1", n, err)
 		}
 		by := buffer.Mover{Instance: "1st", Session: "s", Epoch: 7}
-		if _, err := second.ReceiveRejected(t.Context(), first, by); err != nil {
+		if _, err := second.Moves().ReceiveRejected(t.Context(), first, by); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := second.ReceiveFiles(t.Context(), first, by); n != 1 || err != nil {
+		if n, err := second.Moves().ReceiveFiles(t.Context(), first, by); n != 1 || err != nil {
 			t.Fatalf("ReceiveFiles = %d, %v, want 1", n, err)
 		}
 		decideMove(t, second, first, "1st", true)
@@ -351,11 +351,11 @@ func TestFileMoveSurvivesAPowerCut(t *testing.T) {
 					}
 				}
 			}
-			step(func() error { _, err := first.BeginDeparture(t.Context()); return err })
-			step(func() error { _, err := second.ReceiveFiles(t.Context(), first, by); return err })
+			step(func() error { _, err := first.Moves().BeginDeparture(t.Context()); return err })
+			step(func() error { _, err := second.Moves().ReceiveFiles(t.Context(), first, by); return err })
 			step(func() error { decision = true; return nil })
-			step(func() error { return second.EndArrival(t.Context(), "1st", true) })
-			step(func() error { return first.EndDeparture(t.Context(), true) })
+			step(func() error { return second.Moves().EndArrival(t.Context(), "1st", true) })
+			step(func() error { return first.Moves().EndDeparture(t.Context(), true) })
 			for i, b := range []*buffer.Buffer{first, second} {
 				cut := disks[i].Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, uint64(round)))})
 				closeBuffer(t, b)
@@ -372,8 +372,8 @@ func TestFileMoveSurvivesAPowerCut(t *testing.T) {
 			flush(t, first, "a")
 			flush(t, second, "a")
 			wantAll(t, mem, tableA, 0, 2*files+2)
-			ofFirst, _ := first.SinkStats("a")
-			ofSecond, _ := second.SinkStats("a")
+			ofFirst, _ := first.Sink("a").Stats()
+			ofSecond, _ := second.Sink("a").Stats()
 			want := [2]int64{int64(2 * files), 2}
 			if decision {
 				want = [2]int64{0, int64(2*files) + 2}

@@ -53,7 +53,8 @@ func (e *HeldError) Unwrap() error { return e.Err }
 // Flush is a barrier. When it returns nil, every row of the sink whose Append had returned before the call is in the
 // table, or in the quarantine if the target refuses it. It closes the writing file and repeats failed attempts at once. It ends early
 // with a [*HeldError] when a driver says that a retry alone will not help, when rows expire, or when ctx ends.
-func (b *Buffer) Flush(ctx context.Context, sinkID string) error {
+func (h SinkHandle) Flush(ctx context.Context) error {
+	b, sinkID := h.b, h.id
 	var waiting []*file
 	var before []int64 // the attempts of the waiting files that began before the call, whose cause may have passed
 	epoch := uint64(0)
@@ -175,32 +176,32 @@ func (r retryReason) Error() string { return string(r) }
 var errDiscarded = errors.New("the file was discarded")
 
 // Retry repeats at once what failed before at this sink, instead of waiting for the backoff.
-func (b *Buffer) Retry(ctx context.Context, sinkID string) error {
-	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) { t.retryFailed(s) })
+func (h SinkHandle) Retry(ctx context.Context) error {
+	return h.b.withSink(ctx, h.id, func(t *txn, s *sinkState) { t.retryFailed(s) })
 }
 
-// RetryFile is [Buffer.Retry] for one file. A file that has not failed is left as it is. A file that has ended, or that the
+// RetryFile is [SinkHandle.Retry] for one file. A file that has not failed is left as it is. A file that has ended, or that the
 // sink does not have, is [ErrUnknownFile].
-func (b *Buffer) RetryFile(ctx context.Context, sinkID, fileID string) error {
+func (h SinkHandle) RetryFile(ctx context.Context, fileID string) error {
 	known := false
-	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+	err := h.b.withSink(ctx, h.id, func(t *txn, s *sinkState) {
 		for _, f := range s.files {
-			if !f.done() && b.fileID(f) == fileID {
+			if !f.done() && h.b.fileID(f) == fileID {
 				known = true
 				t.retryFile(f)
 			}
 		}
 	})
 	if err == nil && !known {
-		err = unknownFile(sinkID, fileID)
+		err = unknownFile(h.id, fileID)
 	}
 	return err
 }
 
 // CloseFile closes the file that gathers rows now, so that it is uploaded and imported without waiting for its
 // conditions. why is kept as the reason.
-func (b *Buffer) CloseFile(ctx context.Context, sinkID string, why trigger.Reason) error {
-	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+func (h SinkHandle) CloseFile(ctx context.Context, why trigger.Reason) error {
+	return h.b.withSink(ctx, h.id, func(t *txn, s *sinkState) {
 		if s.file != nil {
 			t.closeFile(s.file, why)
 		}
@@ -208,8 +209,8 @@ func (b *Buffer) CloseFile(ctx context.Context, sinkID string, why trigger.Reaso
 }
 
 // Drop ends a sink. Waiting rows are imported at once, the ledger stays. Handles stay usable. Define takes it up again.
-func (b *Buffer) Drop(ctx context.Context, sinkID string) error {
-	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+func (h SinkHandle) Drop(ctx context.Context) error {
+	return h.b.withSink(ctx, h.id, func(t *txn, s *sinkState) {
 		if s.file != nil {
 			t.closeFile(s.file, trigger.Stopped)
 		}

@@ -21,7 +21,7 @@ func TestHeldErrorCountsTheRows(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var held *buffer.HeldError
-		if err := b.Flush(ctx, "a"); !errors.As(err, &held) || held.Rows != 1 || strings.Contains(err.Error(), "0 failed") {
+		if err := b.Sink("a").Flush(ctx); !errors.As(err, &held) || held.Rows != 1 || strings.Contains(err.Error(), "0 failed") {
 			t.Errorf("%v, want a HeldError of 1 row", err)
 		}
 	})
@@ -48,12 +48,12 @@ func TestFlushForgivesAnAttemptThatBeganBefore(t *testing.T) {
 				}
 				b := open(t, memoryOptions(t, mem))
 				put(t, b, define(t, b, "a"), 0, 5)
-				if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+				if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
 				flushed := make(chan error)
-				go func() { flushed <- b.Flush(t.Context(), "a") }()
+				go func() { flushed <- b.Sink("a").Flush(t.Context()) }()
 				synctest.Wait()
 				began := time.Now()
 				close(ends)

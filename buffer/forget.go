@@ -11,7 +11,8 @@ import (
 // Forget deletes the counters and the list of files of a dropped sink. A new sink with the id begins at zero. Call it when the
 // table is deleted too, because [Buffer.Verify] compares a table with these counters. The error is [ErrSinkInUse] if the sink
 // is defined in this process, rows of it wait or arrive from another engine, or records are in its quarantine. Forget may be repeated.
-func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
+func (h SinkHandle) Forget(ctx context.Context) error {
+	b, sinkID := h.b, h.id
 	inUse := false
 	err := b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		waits := func(f *file) bool { return !f.done() }
@@ -44,8 +45,8 @@ func (b *Buffer) Forget(ctx context.Context, sinkID string) error {
 
 // EndKeys says that the next definition of a sink is a different sink, which does not know the keys of the present sink. The keys are known
 // until that definition. The ledger stays.
-func (b *Buffer) EndKeys(ctx context.Context, sinkID string) error {
-	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+func (h SinkHandle) EndKeys(ctx context.Context) error {
+	return h.b.withSink(ctx, h.id, func(t *txn, s *sinkState) {
 		s.rec.KeysEnd = true
 		t.touchSink(s)
 	})

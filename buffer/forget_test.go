@@ -29,33 +29,33 @@ func TestForget(t *testing.T) {
 		opts := memoryOptions(t, mem)
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 5)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		up.Store(false) // the objects of the second file stay for a while
 		put(t, b, define(t, b, "a"), 5, 7)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Forget(t.Context(), "a"); !errors.Is(err, buffer.ErrSinkInUse) {
+		if err := b.Sink("a").Forget(t.Context()); !errors.Is(err, buffer.ErrSinkInUse) {
 			t.Errorf("a sink that is defined: %v", err)
 		}
-		if err := b.Forget(t.Context(), "none"); !errors.Is(err, buffer.ErrUnknownSink) {
+		if err := b.Sink("none").Forget(t.Context()); !errors.Is(err, buffer.ErrUnknownSink) {
 			t.Errorf("a sink that never was: %v", err)
 		}
 		put(t, b, define(t, b, "a"), 7, 8)
-		if err := b.Drop(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Drop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Forget(t.Context(), "a"); err != nil && !errors.Is(err, buffer.ErrSinkInUse) { // the last file may be imported already
+		if err := b.Sink("a").Forget(t.Context()); err != nil && !errors.Is(err, buffer.ErrSinkInUse) { // the last file may be imported already
 			t.Errorf("a sink with a row that waits: %v", err)
 		}
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := b.Forget(t.Context(), "a"); err != nil {
+			if err := b.Sink("a").Forget(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,7 +64,7 @@ func TestForget(t *testing.T) {
 		}
 		check := func(when string) {
 			t.Helper()
-			st, _ := b.SinkStats("a")
+			st, _ := b.Sink("a").Stats()
 			if st.Accepted != 0 || st.Target.Rows != 0 || !st.Target.FirstAt.IsZero() || len(st.Files) != 0 {
 				t.Errorf("%s: %+v", when, st)
 			}
@@ -84,10 +84,10 @@ func TestForget(t *testing.T) {
 			t.Errorf("staging still has %v", mem.Objects())
 		}
 		put(t, b, define(t, b, "a"), 0, 3)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if st, _ := b.SinkStats("a"); st.Target.Rows != 3 || st.Accepted != 3 || st.Dropped {
+		if st, _ := b.Sink("a").Stats(); st.Target.Rows != 3 || st.Accepted != 3 || st.Dropped {
 			t.Errorf("a new sink of the name has %+v", st)
 		}
 		if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
@@ -109,7 +109,7 @@ func TestSalvageKeepsForgotten(t *testing.T) {
 			}
 			put(t, b, define(t, b, "a"), 0, 5)
 			flush(t, b, "a")
-			if err := errors.Join(b.Drop(t.Context(), "a"), b.Forget(t.Context(), "a")); err != nil {
+			if err := errors.Join(b.Sink("a").Drop(t.Context()), b.Sink("a").Forget(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			rows := int64(0)
@@ -129,7 +129,7 @@ func TestSalvageKeepsForgotten(t *testing.T) {
 				}
 			}
 			b = open(t, opts)
-			st, _ := b.SinkStats("a")
+			st, _ := b.Sink("a").Stats()
 			if st.Accepted != rows || st.Target.Rows != rows || st.Damaged.Rows != 0 || st.Dropped == again {
 				t.Errorf("after the salvage the sink has %+v, want %d rows", st, rows)
 			}

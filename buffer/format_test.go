@@ -91,7 +91,7 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 	var held *buffer.HeldError
 	const want = `the column "id" is untyped in the mapping and int64 in the table, the column "value" is untyped in the mapping and string in the table. Rows that already wait need the table changed. For new rows, give the sink another table, ` +
 		`or these columns the types of the table or another name`
-	if err := b.Flush(t.Context(), "staged"); !errors.As(err, &held) || held.Rows != 5 || !strings.HasSuffix(err.Error(), want) {
+	if err := b.Sink("staged").Flush(t.Context()); !errors.As(err, &held) || held.Rows != 5 || !strings.HasSuffix(err.Error(), want) {
 		t.Fatalf("flush: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(root, "tables", id)); err != nil {
@@ -128,7 +128,7 @@ func drainFixture(t *testing.T, root string) string {
 	}
 	replayFixture(t, b)
 	for _, s := range b.Stats().Sinks {
-		if err := b.Flush(t.Context(), s.ID); err != nil && s.ID != "expired" && s.ID != "discarded" {
+		if err := b.Sink(s.ID).Flush(t.Context()); err != nil && s.ID != "expired" && s.ID != "discarded" {
 			t.Errorf("sink %s: %v", s.ID, err)
 		}
 	}
@@ -145,7 +145,7 @@ func drainUntilKilled(root string) error {
 	}
 	fmt.Println("opened")
 	for _, s := range b.Stats().Sinks {
-		_ = b.Flush(context.Background(), s.ID) // some cannot
+		_ = b.Sink(s.ID).Flush(context.Background()) // some cannot
 		fmt.Println(s.ID)
 	}
 	select {}

@@ -108,7 +108,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 		return b
 	}
 	// fill appends rows, each in a separate commit. Long ones are compressed by themselves.
-	fill := func(b *buffer.Buffer, s *buffer.SinkHandle, from, to, size int) {
+	fill := func(b *buffer.Buffer, s *buffer.DefinedSink, from, to, size int) {
 		for i := from; i < to; i++ {
 			put1(t, b, s, i, strings.Repeat("basin ", size/6))
 		}
@@ -127,13 +127,13 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 
 	b := begin()
 	fill(b, define(t, b, "expired", with(driver.Gzip, many)), 0, 3, 60)
-	after(b.CloseFile(t.Context(), "expired", 1))
+	after(b.Sink("expired").CloseFile(t.Context(), 1))
 	sleep(8 * 24 * time.Hour)
 	fill(b, define(t, b, "discarded", with(driver.None, many)), 0, 2, 60)
-	after(b.CloseFile(t.Context(), "discarded", 1))
-	after(b.Discard(t.Context(), "discarded", waitingFile(t, b)))
+	after(b.Sink("discarded").CloseFile(t.Context(), 1))
+	after(b.Sink("discarded").Discard(t.Context(), waitingFile(t, b)))
 	fill(b, define(t, b, "uploading", with(driver.Zstd, many)), 0, 5, 6000)
-	after(b.CloseFile(t.Context(), "uploading", 1))
+	after(b.Sink("uploading").CloseFile(t.Context(), 1))
 	after(b.Close())
 	editChunks(t, disk, func(n int, value []byte) []byte {
 		if n == 2 {
@@ -150,14 +150,14 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 		size     int
 	}{{"importing", driver.Gzip, 6000}, {"permanent", driver.Zstd, 60}, {"imported", driver.Gzip, 60}, {"done", driver.None, 60}, {"dropped", driver.Gzip, 60}, {"forgotten", driver.Gzip, 60}} {
 		fill(b, define(t, b, s.id, with(s.encoding, 2)), 0, 5, s.size)
-		after(b.CloseFile(t.Context(), s.id, 1))
+		after(b.Sink(s.id).CloseFile(t.Context(), 1))
 	}
-	after(b.Drop(t.Context(), "dropped"))
-	after(b.Drop(t.Context(), "forgotten"))
-	after(b.Forget(t.Context(), "forgotten"))
+	after(b.Sink("dropped").Drop(t.Context()))
+	after(b.Sink("forgotten").Drop(t.Context()))
+	after(b.Sink("forgotten").Forget(t.Context()))
 	after(b.Checkpoint(t.Context(), "copy"))
 	fill(b, define(t, b, "done", with(driver.Zstd, 2)), 5, 8, 6000)
-	after(b.CloseFile(t.Context(), "done", 1))
+	after(b.Sink("done").CloseFile(t.Context(), 1))
 	fill(b, define(t, b, "staged", with(driver.None, 2)), 0, 5, 60)
 	for _, target := range []string{"second", ""} { // the file of the former definition waits for its target
 		moved := define(t, b, "retargeted", with(driver.Gzip, many), func(c *buffer.SinkConfig) { c.Table.Target = target })
@@ -168,12 +168,12 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	writeMovedFiles(t, b, opts, sleep)
 	for refused, id := range []string{"split", "poison"} {
 		putRows(t, b, define(t, b, id, with(driver.Gzip, 2), quarantined(keptForEver)), 3, func(i int) bool { return i == refused })
-		after(b.CloseFile(t.Context(), id, 1))
+		after(b.Sink(id).CloseFile(t.Context(), 1))
 	}
 	typed := []datatype.Column{
 		{Name: "id", Type: datatype.Int64, Required: true}, {Name: "value", Type: datatype.String}, {Name: "price", Type: datatype.Decimal(5, 2)}, {Name: "any"},
 	}
-	cells := func(b *buffer.Buffer, s *buffer.SinkHandle, rows ...string) {
+	cells := func(b *buffer.Buffer, s *buffer.DefinedSink, rows ...string) {
 		t.Helper()
 		for _, row := range rows {
 			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(row + "\n"), Count: 1})
@@ -214,13 +214,13 @@ func writeQuarantine(t *testing.T, b *buffer.Buffer) {
 	held := list(t, b, "rejected")
 	ended := buffer.Position{Name: "ended", Value: []byte("begin")}
 	err := errors.Join(
-		b.UpdateRejected(t.Context(), "rejected", held[1].ID, held[1].Revision, []byte("still why"), []byte("edited")),
-		b.SetPosition(t.Context(), "rejected", *at("run", "begin")), b.SetPosition(t.Context(), "rejected", ended),
+		b.Sink("rejected").UpdateRejected(t.Context(), held[1].ID, held[1].Revision, []byte("still why"), []byte("edited")),
+		b.Sink("rejected").SetPosition(t.Context(), *at("run", "begin")), b.Sink("rejected").SetPosition(t.Context(), ended),
 	)
 	ended.Value = nil
-	outcomes, replayed := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: held[2].ID, Revision: held[2].Revision, Row: row(3, "third")})
-	_, discarded := b.DiscardRejected(t.Context(), "rejected", held[3].ID)
-	if err := errors.Join(append(outcomes, err, b.SetPosition(t.Context(), "rejected", ended), replayed, discarded)...); err != nil {
+	outcomes, replayed := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: held[2].ID, Revision: held[2].Revision, Row: row(3, "third")})
+	_, discarded := b.Sink("rejected").DiscardRejected(t.Context(), held[3].ID)
+	if err := errors.Join(append(outcomes, err, b.Sink("rejected").SetPosition(t.Context(), ended), replayed, discarded)...); err != nil {
 		t.Fatal(err)
 	}
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(0, "v"), Count: 1, Position: at("run", "1")})
@@ -239,7 +239,7 @@ func writeMoved(t *testing.T, b *buffer.Buffer) {
 		receive(t, b, other, "of "+name, 1)
 		closeBuffer(t, other)
 	}
-	if err := b.EndArrival(t.Context(), "of here", true); err != nil {
+	if err := b.Moves().EndArrival(t.Context(), "of here", true); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -251,14 +251,14 @@ func writeMovedFiles(t *testing.T, b *buffer.Buffer, opts buffer.Options, sleep 
 	for i, name := range []string{"here", "arriving"} {
 		other := openAt(t, "data", localdisk.On(opts, disktest.New(t)))
 		put(t, other, define(t, other, "held", smallSlices), 3*i, 3*i+3)
-		if err := other.CloseFile(t.Context(), "held", 1); err != nil {
+		if err := other.Sink("held").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		sleep(3 * time.Second)
 		moveFiles(t, b, other, "files of "+name, 1)
 		closeBuffer(t, other)
 	}
-	if err := b.EndArrival(t.Context(), "files of here", true); err != nil {
+	if err := b.Moves().EndArrival(t.Context(), "files of here", true); err != nil {
 		t.Fatal(err)
 	}
 	sleep(3 * time.Second)
@@ -281,16 +281,16 @@ func describeRejected(t *testing.T, in *buffer.Inspection, r buffer.Rejected) st
 // replayFixture replays the quarantine of writeQuarantine, if the fixture has one.
 func replayFixture(t *testing.T, b *buffer.Buffer) {
 	t.Helper()
-	if _, ok := b.SinkStats("rejected"); !ok {
+	if _, ok := b.Sink("rejected").Stats(); !ok {
 		return
 	}
-	if got, err := b.Positions(t.Context(), "rejected"); err != nil || len(got) != 1 || string(got["run"]) != "1" {
+	if got, err := b.Sink("rejected").Positions(t.Context()); err != nil || len(got) != 1 || string(got["run"]) != "1" {
 		t.Errorf("the positions are %q, %v; want run at 1", got, err)
 	}
 	s := define(t, b, "rejected", quarantined(keptForEver))
 	wantRecords(t, b, "rejected", "first, edited from second")
 	for i, r := range list(t, b, "rejected") {
-		outcomes, err := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(i+1, "replayed")})
+		outcomes, err := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(i+1, "replayed")})
 		if err := errors.Join(append(outcomes, err)...); err != nil {
 			t.Error(err)
 		}
@@ -299,16 +299,16 @@ func replayFixture(t *testing.T, b *buffer.Buffer) {
 		t.Errorf("not replayed: %s", got)
 	}
 	wantRecords(t, b, "poison", string(row(1, bad)))
-	if _, ok := b.SinkStats("moved"); !ok {
+	if _, ok := b.Sink("moved").Stats(); !ok {
 		return
 	}
-	if _, ok := b.SinkStats("held"); ok {
-		if err := b.EndArrival(t.Context(), "files of arriving", true); err != nil {
+	if _, ok := b.Sink("held").Stats(); ok {
+		if err := b.Moves().EndArrival(t.Context(), "files of arriving", true); err != nil {
 			t.Error(err)
 		}
 	}
 	wantRecords(t, b, "moved", "here")
-	if err := b.EndArrival(t.Context(), "of arriving", true); err != nil {
+	if err := b.Moves().EndArrival(t.Context(), "of arriving", true); err != nil {
 		t.Error(err)
 	}
 	wantRecords(t, b, "moved", "here, arriving")

@@ -51,7 +51,7 @@ type gate struct {
 	spare  spareChunks
 	expect int64 // how many waited for the last group
 
-	// spread is set while many sinks have a few rows each, as in the last group. See SinkHandle.precompress.
+	// spread is set while many sinks have a few rows each, as in the last group. See DefinedSink.precompress.
 	spread atomic.Bool
 
 	signal chan struct{} // capacity 1

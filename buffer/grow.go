@@ -73,10 +73,10 @@ func (b *Buffer) Accepts(c SinkConfig) error {
 }
 
 // Mapping returns what SinkConfig.Mapping had in the last accepted definition of a sink whose table grows, or nil if there is none.
-func (b *Buffer) Mapping(id string) []byte {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if s := b.mu.sinks[id]; s != nil {
+func (h SinkHandle) Mapping() []byte {
+	h.b.mu.RLock()
+	defer h.b.mu.RUnlock()
+	if s := h.b.mu.sinks[h.id]; s != nil {
 		return bytes.Clone(s.rec.Mapping)
 	}
 	return nil

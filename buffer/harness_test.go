@@ -50,7 +50,7 @@ func memoryOptions(t testing.TB, mem *buffertest.Memory) buffer.Options {
 	return localdisk.On(buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, disktest.New(t))
 }
 
-func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.SinkHandle {
+func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.SinkConfig)) *buffer.DefinedSink {
 	t.Helper()
 	c := buffer.SinkConfig{ID: id, Table: driver.Table{ID: "in.c-test." + id, Columns: columns}, Encoding: driver.Gzip}
 	for _, f := range change {
@@ -69,7 +69,7 @@ func row(id int, value string) []byte {
 }
 
 // put appends rows from, from+1, …, to-1, one a call, and waits for the last.
-func put(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, from, to int) {
+func put(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "v"), Count: 1})
@@ -119,7 +119,7 @@ func verify(t *testing.T, b *buffer.Buffer) {
 
 // state renders the state of a sink that a story can see.
 func state(b *buffer.Buffer, id string) string {
-	st, _ := b.SinkStats(id)
+	st, _ := b.Sink(id).Stats()
 	var files []string
 	for _, f := range st.Files {
 		files = append(files, fmt.Sprintf("%s/%s", f.State, f.Reason))
@@ -163,7 +163,7 @@ func closeBuffer(t *testing.T, b *buffer.Buffer) {
 
 func flush(t *testing.T, b *buffer.Buffer, sink string) {
 	t.Helper()
-	if err := b.Flush(t.Context(), sink); err != nil {
+	if err := b.Sink(sink).Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -215,7 +215,7 @@ func diskOptions(mem *buffertest.Memory) buffer.Options {
 	return buffer.Options{Staging: mem, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}
 }
 
-func put1(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, id int, value string) {
+func put1(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, id int, value string) {
 	t.Helper()
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
 	if err != nil {

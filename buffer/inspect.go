@@ -131,14 +131,14 @@ func (i *Inspection) Stats() Stats { return i.b.Stats() }
 // Damaged lists the records of damage, as [Buffer.Damaged].
 func (i *Inspection) Damaged(ctx context.Context) ([]Damage, error) { return i.b.Damaged(ctx) }
 
-// Rejected iterates over the quarantine of a sink, as [Buffer.Rejected].
+// Rejected iterates over the quarantine of a sink, as [SinkHandle.Rejected].
 func (i *Inspection) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[Rejected, error] {
-	return i.b.Rejected(ctx, sinkID, after)
+	return i.b.Sink(sinkID).Rejected(ctx, after)
 }
 
-// RejectedRecord returns a record of the quarantine, as [Buffer.RejectedRecord].
+// RejectedRecord returns a record of the quarantine, as [SinkHandle.RejectedRecord].
 func (i *Inspection) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejected, record, came []byte, err error) {
-	return i.b.RejectedRecord(ctx, sinkID, id)
+	return i.b.Sink(sinkID).RejectedRecord(ctx, id)
 }
 
 // SliceStats describe one slice.

@@ -36,7 +36,7 @@ func TestInspect(t *testing.T) {
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Table.Columns = datatype.UntypedColumns("id", `the "value"`) })
 	put(t, b, s, 0, 3)
 	var held *buffer.HeldError
-	if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+	if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) {
 		t.Fatalf("flush: %v", err)
 	}
 	put(t, b, s, 3, 5)

@@ -44,15 +44,15 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 				opts.Target, opts.AttemptTimeout, opts.Retention = target, time.Minute, time.Hour
 				b := open(t, opts)
 				put(t, b, define(t, b, "a"), 0, 3)
-				if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+				if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 					t.Fatal(err)
 				}
 				switch how {
 				case "discard":
 					time.Sleep(2 * time.Minute)
 					synctest.Wait()
-					st, _ := b.SinkStats("a")
-					if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrImportRuns) {
+					st, _ := b.Sink("a").Stats()
+					if err := b.Sink("a").Discard(t.Context(), st.Files[0].ID); !errors.Is(err, buffer.ErrImportRuns) {
 						t.Errorf("discard: %v, want ErrImportRuns", err)
 					}
 				case "expiry":
@@ -62,12 +62,12 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 						t.Errorf("%d attempts in 5 hours", target.calls.Load())
 					}
 				}
-				if st, _ := b.SinkStats("a"); st.Discarded.Rows+st.Expired.Rows != 0 {
+				if st, _ := b.Sink("a").Stats(); st.Discarded.Rows+st.Expired.Rows != 0 {
 					t.Errorf("given up while an import runs: %s", state(b, "a"))
 				}
 				close(target.release)
 				synctest.Wait()
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows != 3 || st.Accepted != 3 {
 					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
 				}
@@ -120,7 +120,7 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				b := open(t, opts)
 				s := define(t, b, "a")
 				put(t, b, s, 0, 3)
-				if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+				if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -148,8 +148,8 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				broken.Store(false)
 				time.Sleep(10 * time.Minute)
 				if !tt.endsBefore {
-					st, _ := b.SinkStats("a")
-					if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrImportRuns) {
+					st, _ := b.Sink("a").Stats()
+					if err := b.Sink("a").Discard(t.Context(), st.Files[0].ID); !errors.Is(err, buffer.ErrImportRuns) {
 						t.Errorf("discard: %v, want ErrImportRuns", err)
 					}
 					close(target.release)
@@ -158,11 +158,11 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				if n := strings.Count(log.String(), "file imported late"); n != 1 {
 					t.Errorf("the late import is taken up %d times:\n%s", n, log.String())
 				}
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows != 3 || st.Accepted != 3 || st.Files[0].State != buffer.FileImported {
 					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
 				}
-				if err := b.Discard(t.Context(), "a", st.Files[0].ID); !errors.Is(err, buffer.ErrUnknownFile) {
+				if err := b.Sink("a").Discard(t.Context(), st.Files[0].ID); !errors.Is(err, buffer.ErrUnknownFile) {
 					t.Errorf("the imported file can be given up: %v", err)
 				}
 				time.Sleep(2 * time.Hour)
@@ -225,13 +225,13 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 		close(staging.release)
 		synctest.Wait()
 		close(staging.put)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if list, err = b.Damaged(t.Context()); err != nil || len(list) != 1 {
 			t.Errorf("damage %+v: %v", list, err)
 		}
-		if st, _ := b.SinkStats("a"); st.Target.Rows != 90 || st.Damaged.Rows != 10 {
+		if st, _ := b.Sink("a").Stats(); st.Target.Rows != 90 || st.Damaged.Rows != 10 {
 			t.Errorf("%s, damaged %d", state(b, "a"), st.Damaged.Rows)
 		}
 		puts := 0

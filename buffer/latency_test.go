@@ -39,7 +39,7 @@ func TestLatencies(t *testing.T) {
 		move := func() {
 			t.Helper()
 			put(t, b, s, 0, 1)
-			if err := b.Flush(t.Context(), "a"); err != nil {
+			if err := b.Sink("a").Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -69,7 +69,7 @@ func TestLatencies(t *testing.T) {
 		before = st
 		fails.Store(true)
 		put(t, b, s, 0, 1)
-		_ = b.CloseFile(t.Context(), "a", trigger.Requested)
+		_ = b.Sink("a").CloseFile(t.Context(), trigger.Requested)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if st := b.Stats(); st.Imports.Since(before.Imports).Count() != 0 || st.Uploads.Since(before.Uploads).Count() != 1 {

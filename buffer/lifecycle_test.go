@@ -28,7 +28,7 @@ func TestSizeConditionsCountStoredBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if st, _ := b.SinkStats("a"); st.Local.Rows != 1 || st.Local.RawBytes < 100<<10 || st.Local.StoredBytes >= 2000 {
+		if st, _ := b.Sink("a").Stats(); st.Local.Rows != 1 || st.Local.RawBytes < 100<<10 || st.Local.StoredBytes >= 2000 {
 			t.Fatalf("local %+v", st.Local)
 		}
 		random, rng := make([]byte, 1200), rand.New(rand.NewPCG(1, 0))
@@ -39,7 +39,7 @@ func TestSizeConditionsCountStoredBytes(t *testing.T) {
 			put1(t, b, s, i+1, string(random))
 		}
 		synctest.Wait()
-		st, _ := b.SinkStats("a")
+		st, _ := b.Sink("a").Stats()
 		if st.Target.Rows == 0 || len(st.Files) == 0 || st.Files[0].Reason != trigger.BySize.String() {
 			t.Fatalf("%s, want an import by size", state(b, "a"))
 		}

@@ -51,7 +51,7 @@ func TestMetrics(t *testing.T) {
 			"forebay.memory.size{}":                                  0,
 			"forebay.overloads{resource=memory}":                     0,
 		})
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 		gate.open.Store(true)
 		flush(t, b, "a")
 		put(t, b, s, 5, 6)
-		if err := b.Discard(t.Context(), "a", waitingFile(t, b)); err != nil {
+		if err := b.Sink("a").Discard(t.Context(), waitingFile(t, b)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -141,7 +141,7 @@ func TestMetricsOfManySinks(t *testing.T) {
 				t.Errorf("%s is %g, want %g: %v", name, got[name], want, got)
 			}
 		}
-		if err := b.Flush(t.Context(), "c"); err != nil {
+		if err := b.Sink("c").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for name := range meter.Collect() {

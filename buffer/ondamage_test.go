@@ -143,7 +143,7 @@ func TestOnDamage(t *testing.T) {
 				if err := b.Ready(); !errors.As(err, new(*buffer.StoreDamageError)) {
 					t.Errorf("ready: %v", err)
 				}
-				if err := b.Flush(t.Context(), "a"); !errors.As(err, new(*buffer.FailedError)) {
+				if err := b.Sink("a").Flush(t.Context()); !errors.As(err, new(*buffer.FailedError)) {
 					t.Errorf("flush: %v", err)
 				}
 				if err := b.Close(); !errors.As(err, new(*buffer.StoreDamageError)) {
@@ -171,7 +171,7 @@ func restoredLogHasAll(t *testing.T, mem *buffertest.Memory, log *fakeLog, opts 
 	flush(t, b, "a")
 	wantAll(t, mem, "in.c-test.a", 0, 100)
 	verify(t, b)
-	st, _ := b.SinkStats("a")
+	st, _ := b.Sink("a").Stats()
 	if list, err := b.Damaged(t.Context()); err != nil || len(list) > 0 || st.Damaged.Rows > 0 {
 		t.Errorf("damage %+v (%v), %d rows counted", list, err, st.Damaged.Rows)
 	}

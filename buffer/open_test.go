@@ -50,7 +50,7 @@ func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st, _ := after.SinkStats("a"); st.Accepted != 3 {
+		if st, _ := after.Sink("a").Stats(); st.Accepted != 3 {
 			t.Errorf("%s: %d rows after the cut, want 3", dir, st.Accepted)
 		}
 		if err := after.Close(); err != nil {

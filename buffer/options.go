@@ -28,7 +28,7 @@ type Options struct {
 	// Leases lets one process at a time use the tables of an [driver.Exclusive] target. Default: none. Such a target has one process.
 	Leases driver.Leases
 	// TargetOf gives some sinks another target, by their ids. nil stands for Target. It must give the same target whenever it is asked. If it is a
-	// [driver.Compactor], the table of such a sink is compacted until [Buffer.Forget], even after [Buffer.Drop] and without a definition in this
+	// [driver.Compactor], the table of such a sink is compacted until [SinkHandle.Forget], even after [SinkHandle.Drop] and without a definition in this
 	// process. Default: all sinks have Target.
 	TargetOf func(sinkID string) driver.Target
 	// Changelog gets all batches of the local level, so that another machine can continue when this one is lost. A folder that was open
@@ -80,7 +80,7 @@ type Tuning struct {
 	// node that could take its requests.
 	UnreadyWhenFull bool
 	// MaxSinkBytes bounds the waiting rows of one sink, so that a sink whose table cannot take its rows does not use up the
-	// room of all. See [SinkHandle.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
+	// room of all. See [DefinedSink.Full]. From half of it on, and of MaxDiskBytes, what gathers is imported at once, with the
 	// reason [trigger.Pressure]. See [Tuning.Unreachable]. Default: half of MaxDiskBytes.
 	MaxSinkBytes int64
 	// SyncInterval is how long rows without a waiting caller may gather before a commit begins. Default: 25 ms, so

@@ -110,7 +110,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	}
 
 	down.Store(false)
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	last := fmt.Sprint(next.Add(1))
@@ -119,7 +119,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 		err = ticket.Wait(t.Context())
 	}
 	if err == nil {
-		err = b.Flush(t.Context(), "a")
+		err = b.Sink("a").Flush(t.Context())
 	}
 	if err != nil {
 		t.Fatalf("the room is not back: %v", err)
@@ -199,7 +199,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		refusing(first, all)
 		held = false
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

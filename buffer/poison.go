@@ -36,7 +36,7 @@ import (
 // Errors other than a [*driver.RowsError] leave the state as it is. The step is repeated like any import. So an outage sends no row to the
 // quarantine.
 //
-// When the caller asks that the rest goes to the quarantine ([Buffer.QuarantineFile]), no more parts are imported: Void is called at once, and a
+// When the caller asks that the rest goes to the quarantine ([SinkHandle.QuarantineFile]), no more parts are imported: Void is called at once, and a
 // part that was not imported is abandoned.
 
 const (

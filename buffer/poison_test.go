@@ -41,7 +41,7 @@ func withRefusing(t *testing.T, names int, check func(t *testing.T, mem *buffert
 }
 
 // putRows appends a row for each place, bad where refused says so, in several slices.
-func putRows(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, rows int, refused func(i int) bool) {
+func putRows(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, rows int, refused func(i int) bool) {
 	t.Helper()
 	for i := range rows {
 		value := "v"
@@ -53,7 +53,7 @@ func putRows(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, rows int, ref
 }
 
 // putAtOnce is putRows with one call for all rows.
-func putAtOnce(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, rows int, refused func(i int) bool) {
+func putAtOnce(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, rows int, refused func(i int) bool) {
 	t.Helper()
 	var data []byte
 	for i := range rows {
@@ -97,7 +97,7 @@ func wantSplit(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows int,
 			t.Errorf("the quarantine has %+v, %+v", r, p)
 		}
 	}
-	st, _ := b.SinkStats("a")
+	st, _ := b.Sink("a").Stats()
 	if st.Accepted != int64(rows) || st.Target.Rows != int64(len(good)) || st.Poison.Rows != int64(len(kept)) || st.Quarantine.Added != int64(len(kept)) {
 		t.Errorf("accepted %d, in the table %d, refused %d, in the quarantine %d; want %d, %d, %d", st.Accepted, st.Target.Rows, st.Poison.Rows,
 			st.Quarantine.Added, rows, len(good), len(kept))
@@ -149,7 +149,7 @@ func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 				putRows(t, b, s, 10, refused)
 				flush(t, b, "a")
 				wantSplit(t, b, mem, 10, refused)
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if q := st.Quarantine; q.On || q.Bounds.MaxRecords != records || q.Bounds.MaxAge != 30*24*time.Hour || q.Bounds.HoldFiles != (earlier != nil) {
 					t.Errorf("the quarantine of the sink is %+v, want one that takes no records, with bounds of %d records and 30 days", q, records)
 				}
@@ -158,11 +158,11 @@ func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 				wantSplit(t, b, mem, 10, refused)
 				mem.Refuse = nil
 				for _, r := range list(t, b, "a") {
-					_, row, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+					_, row, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if out, err := b.ReplayRejected(t.Context(), define(t, b, "a", smallSlices), time.Now(), buffer.ReplayRow{ID: r.ID, Row: row}); err != nil || out[0] != nil {
+					if out, err := define(t, b, "a", smallSlices).ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: r.ID, Row: row}); err != nil || out[0] != nil {
 						t.Fatalf("replay of %s: %v, %v", r.ID, out, err)
 					}
 				}
@@ -222,7 +222,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 				b := open(t, opts)
 				putRows(t, b, define(t, b, "a", c.sink), c.rows, c.refused)
 				var held *buffer.HeldError
-				if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), c.want) {
+				if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) || !strings.Contains(err.Error(), c.want) {
 					t.Fatalf("Flush = %v, want %q", err, c.want)
 				}
 				if n := len(list(t, b, "a")); n != 0 {
@@ -247,7 +247,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 				// The constraint is changed. The remaining rows arrive in the table.
 				mem.Refuse = nil
 				flush(t, b, "a")
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows+st.Poison.Rows != int64(c.rows) || st.Poison.Rows != int64(len(list(t, b, "a"))) || len(ids(mem, tableA)) != int(st.Target.Rows) {
 					t.Errorf("after the repair: %+v", st)
 				}
@@ -318,7 +318,7 @@ func TestManyImportsOfOneFile(t *testing.T) {
 		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
 		waits := 0
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if st, _ := b.SinkStats("a"); c.Op == buffertest.OpVoid && strings.Contains(st.Files[0].RetryReason, "continues by itself") {
+			if st, _ := b.Sink("a").Stats(); c.Op == buffertest.OpVoid && strings.Contains(st.Files[0].RetryReason, "continues by itself") {
 				waits++
 			}
 			return nil
@@ -353,10 +353,10 @@ func TestLongImportsOfOneFile(t *testing.T) {
 		}
 		var held *buffer.HeldError
 		for found := int64(4); found < 10; found += 4 { // four results in an hour, the fifth one is past it
-			if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "kept the target busy for 1h5m0s") {
+			if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) || !strings.Contains(err.Error(), "kept the target busy for 1h5m0s") {
 				t.Fatalf("Flush = %v", err)
 			}
-			if st, _ := b.SinkStats("a"); st.Files[0].Poison != found || !st.Files[0].Permanent {
+			if st, _ := b.Sink("a").Stats(); st.Files[0].Poison != found || !st.Files[0].Permanent {
 				t.Errorf("held with %d refused rows, want %d: %+v", st.Files[0].Poison, found, st.Files[0])
 			}
 		}
@@ -381,7 +381,7 @@ func TestOutageWhileAFileIsSplit(t *testing.T) {
 		}
 		b := open(t, opts)
 		putRows(t, b, define(t, b, "a", quarantined(), smallSlices), 7, refused)
-		_ = b.CloseFile(t.Context(), "a", 0)
+		_ = b.Sink("a").CloseFile(t.Context(), 0)
 		for begin := time.Now(); len(list(t, b, "a")) == 0 && time.Since(begin) < 24*time.Hour; {
 			time.Sleep(time.Second)
 		}
@@ -403,14 +403,14 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 			}
 			return nil
 		}
-		if err := b.Flush(t.Context(), "a"); err == nil {
+		if err := b.Sink("a").Flush(t.Context()); err == nil {
 			t.Fatal("imported")
 		}
-		st, _ := b.SinkStats("a")
-		if err := b.Discard(t.Context(), "a", st.Files[0].ID); err != nil {
+		st, _ := b.Sink("a").Stats()
+		if err := b.Sink("a").Discard(t.Context(), st.Files[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		st, _ = b.SinkStats("a")
+		st, _ = b.Sink("a").Stats()
 		if st.Target.Rows != 4 || st.Discarded.Rows != 4 || len(mem.Rows(tableA)) != 4 || st.Target.RawBytes+st.Discarded.RawBytes != int64(8*len(row(0, "v"))+len("bad")-1) {
 			t.Errorf("in the table %d, counted %d + %d discarded: %+v", len(mem.Rows(tableA)), st.Target.Rows, st.Discarded.Rows, st)
 		}
@@ -449,11 +449,11 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 					b := openAt(t, "data", opts)
 					putRows(t, b, define(t, b, "a", c.sink, smallSlicesOf(c.rows)), c.rows, c.refused)
 					var held *buffer.HeldError
-					if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+					if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) {
 						t.Fatalf("Flush = %v, want a file that is held", err)
 					}
 					time.Sleep(90 * time.Minute)
-					st, _ := b.SinkStats("a")
+					st, _ := b.Sink("a").Stats()
 					if c.whole {
 						if st.Expired.Rows != int64(c.rows) || st.Target.Rows != 0 || st.Poison.Rows != 0 {
 							t.Errorf("%d rows expired, %d are in the table, %d were refused; want all %d to expire", st.Expired.Rows, st.Target.Rows, st.Poison.Rows, c.rows)
@@ -492,11 +492,11 @@ func TestRetentionEndsWithoutRoomForRefusedRows(t *testing.T) {
 				full := quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords = 50 })
 				putAtOnce(t, b, define(t, b, "a", full, smallSlicesOf(rows)), rows, c.refused)
 				time.Sleep(c.want - time.Minute)
-				if st, _ := b.SinkStats("a"); st.Expired.Rows != 0 {
+				if st, _ := b.Sink("a").Stats(); st.Expired.Rows != 0 {
 					t.Errorf("%d rows expired before the retention of the file passed, want none", st.Expired.Rows)
 				}
 				time.Sleep(10 * time.Minute)
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if got := len(mem.Rows(tableA)); st.Expired.Rows != rows-good || st.Target.Rows != good || got != good || st.Poison.Rows != 0 {
 					t.Errorf("%d of %d rows expired, %d are in the table, %d in the quarantine, want %d, %d and 0: %+v", st.Expired.Rows, rows, got,
 						st.Poison.Rows, rows-good, good, st.Files)
@@ -540,7 +540,7 @@ func TestLargeRefusedRows(t *testing.T) {
 			t.Fatalf("%d records, %d rows", len(all), len(mem.Rows(tableA)))
 		}
 		for i, r := range all {
-			_, record, _, err := b.RejectedRecord(t.Context(), "a", r.ID)
+			_, record, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID)
 			if want := fmt.Sprintf("\"%d\",\"%s\"\n", 2*i, strings.ReplaceAll(large, `"`, `""`)); err != nil || string(record) != want || r.Poison.Row != int64(2*i) {
 				t.Errorf("record %d: %d bytes, row %d, %v", i, len(record), r.Poison.Row, err)
 			}
@@ -560,14 +560,14 @@ func TestRefusedRowsHaveFewLogLines(t *testing.T) {
 		for range files {
 			putRows(t, b, s, 20, func(i int) bool { return i == 3 })
 			for range 100 { // the first attempt of each file fails
-				if b.Flush(t.Context(), "a") == nil {
+				if b.Sink("a").Flush(t.Context()) == nil {
 					break
 				}
 				time.Sleep(time.Second)
 			}
 			time.Sleep(9 * time.Second)
 		}
-		if st, _ := b.SinkStats("a"); st.Poison.Rows != files {
+		if st, _ := b.Sink("a").Stats(); st.Poison.Rows != files {
 			t.Fatalf("%d refused rows went to the quarantine, want %d", st.Poison.Rows, files)
 		}
 		if n := log.count("file imported without refused rows"); n < 2 || n > 10 {

@@ -112,7 +112,7 @@ func (w world) play(t *testing.T, atCall, atWrite int) (more bool) {
 		putRows(t, b, define(t, b, "a", w.sink(), smallSlices), w.rows, w.refused)
 		counting.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_ = b.Flush(ctx, "a")
+		_ = b.Sink("a").Flush(ctx)
 		cancel()
 		counting.Store(false)
 		closeBuffer(t, b)

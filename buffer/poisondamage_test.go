@@ -43,7 +43,7 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 					b := openAt(t, "data", opts)
 					putRows(t, b, define(t, b, "a", quarantined(), smallSlices), rows, refused)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					_ = b.Flush(ctx, "a")
+					_ = b.Sink("a").Flush(ctx)
 					cancel()
 					closeBuffer(t, b)
 					synctest.Wait() // for the attempt that was given up
@@ -67,7 +67,7 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 					}
 					define(t, b, "a", quarantined(), smallSlices)
 					ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-					_ = b.Flush(ctx, "a")
+					_ = b.Sink("a").Flush(ctx)
 					cancel()
 					count := map[string]int{}
 					for _, id := range ids(mem, tableA) {
@@ -97,7 +97,7 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 func keptIDs(t *testing.T, b *buffer.Buffer) (kept []string) {
 	t.Helper()
 	for _, r := range list(t, b, "a") {
-		if _, record, _, err := b.RejectedRecord(t.Context(), "a", r.ID); err == nil {
+		if _, record, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID); err == nil {
 			n := 0
 			_, _ = fmt.Sscanf(string(record), `"%d"`, &n)
 			kept = append(kept, fmt.Sprint(n))

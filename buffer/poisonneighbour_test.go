@@ -36,7 +36,7 @@ func TestHeldFileHoldsNoLaterFile(t *testing.T) {
 				s := define(t, b, "a", c.sink, func(c *buffer.SinkConfig) { c.Upload.Interval, c.Import.Interval = time.Second, time.Minute })
 				putRows(t, b, s, c.rows, c.refused)
 				time.Sleep(5 * time.Minute)
-				if st, _ := b.SinkStats("a"); len(st.Files) == 0 || !st.Files[0].Permanent {
+				if st, _ := b.Sink("a").Stats(); len(st.Files) == 0 || !st.Files[0].Permanent {
 					t.Fatalf("the first file is %+v, want it held", st.Files)
 				}
 				before := len(mem.Rows(tableA))
@@ -99,7 +99,7 @@ func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 					calls = 1 + rng.IntN(30)
 					mu.Unlock()
 					held := make(chan struct{})
-					go func() { _ = b.Flush(context.WithoutCancel(t.Context()), "a"); close(held) }()
+					go func() { _ = b.Sink("a").Flush(context.WithoutCancel(t.Context())); close(held) }()
 					select {
 					case <-off:
 					case <-held: // there are no more calls
@@ -115,7 +115,7 @@ func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 					define(t, b, "a", full, one)
 				}
 				var held *buffer.HeldError
-				if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) || !strings.Contains(err.Error(), "no room") {
+				if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) || !strings.Contains(err.Error(), "no room") {
 					t.Fatalf("Flush = %v, want a file that is held because the quarantine has no room", err)
 				}
 				if got := len(mem.Rows(tableA)); got != good {
@@ -124,7 +124,7 @@ func TestGoodRowsOfAFileWhoseRefusedRowsHaveNoRoom(t *testing.T) {
 				verify(t, b)
 				define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords, q.MaxBytes = rows, 1<<30 }), one)
 				flush(t, b, "a")
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if got := len(mem.Rows(tableA)); got != good || st.Target.Rows != int64(good) || st.Poison.Rows != int64(rows-good) ||
 					st.Quarantine.Added != st.Poison.Rows {
 					t.Errorf("with room in the quarantine, the table has %d rows and the ledger %d, the quarantine has %d of %d; want %d, %d, %d", got,

@@ -13,9 +13,9 @@ import (
 )
 
 // Position is the progress of a caller that makes rows for a sink from an ordered source, for [Rows.Position]. The rows and the position
-// after them are one batch, so a caller that begins again at [Buffer.Position] makes each row once.
+// after them are one batch, so a caller that begins again at [SinkHandle.Position] makes each row once.
 type Position struct {
-	// Name tells the positions of one sink apart. [Buffer.SetPosition] has begun it.
+	// Name tells the positions of one sink apart. [SinkHandle.SetPosition] has begun it.
 	Name string
 	// Value is the caller's, up to 4 KiB. Append keeps it. Do not change it.
 	Value []byte
@@ -28,24 +28,24 @@ const (
 	maxPositionValue = 4 << 10
 )
 
-// ErrTooManyPositions is returned by [Buffer.SetPosition] for a 17th position of a sink.
+// ErrTooManyPositions is returned by [SinkHandle.SetPosition] for a 17th position of a sink.
 var ErrTooManyPositions = errors.New("a sink may have at most 16 positions")
 
 // Position returns the value of a position that is on disk, nil if there is none. Rows that were appended before the call, with later
 // positions, are on disk or have failed when it returns. The caller owns the value.
 //
 // Errors: [ErrUnknownSink], a [*FailedError], [ErrClosed], the error of ctx.
-func (b *Buffer) Position(ctx context.Context, sinkID, name string) ([]byte, error) {
-	all, err := b.Positions(ctx, sinkID)
+func (h SinkHandle) Position(ctx context.Context, name string) ([]byte, error) {
+	all, err := h.Positions(ctx)
 	return all[name], err
 }
 
-// Positions is [Buffer.Position] for all positions of a sink.
-func (b *Buffer) Positions(ctx context.Context, sinkID string) (map[string][]byte, error) {
+// Positions is [SinkHandle.Position] for all positions of a sink.
+func (h SinkHandle) Positions(ctx context.Context) (map[string][]byte, error) {
 	var found map[string][]byte
 	unknown := false
-	err := b.do(ctx, func(*txn) {
-		s := b.mu.sinks[sinkID]
+	err := h.b.do(ctx, func(*txn) {
+		s := h.b.mu.sinks[h.id]
 		if unknown = s == nil; !unknown {
 			found = maps.Clone(s.rec.Positions)
 		}
@@ -54,7 +54,7 @@ func (b *Buffer) Positions(ctx context.Context, sinkID string) (map[string][]byt
 	case err != nil:
 		return nil, err
 	case unknown:
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+		return nil, fmt.Errorf("%w: %q", ErrUnknownSink, h.id)
 	}
 	for name, value := range found {
 		found[name] = bytes.Clone(value)
@@ -65,8 +65,9 @@ func (b *Buffer) Positions(ctx context.Context, sinkID string) (map[string][]byt
 // SetPosition begins a position or sets it without rows, durably. A nil value ends it. The first position upgrades the data directory to a
 // format that earlier releases cannot open.
 //
-// Errors: [ErrTooManyPositions], and the errors of [Buffer.Position].
-func (b *Buffer) SetPosition(ctx context.Context, sinkID string, p Position) error {
+// Errors: [ErrTooManyPositions], and the errors of [SinkHandle.Position].
+func (h SinkHandle) SetPosition(ctx context.Context, p Position) error {
+	b, sinkID := h.b, h.id
 	if len(p.Name) == 0 || len(p.Name) > maxPositionName || len(p.Value) > maxPositionValue {
 		return fmt.Errorf("buffer: position %.80q with %d bytes: a name has 1 to %d bytes, a value up to %d", p.Name, len(p.Value), maxPositionName, maxPositionValue)
 	}

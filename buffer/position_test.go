@@ -18,7 +18,7 @@ import (
 
 func savedPosition(t *testing.T, b *buffer.Buffer, sink, name string) string {
 	t.Helper()
-	value, err := b.Position(t.Context(), sink, name)
+	value, err := b.Sink(sink).Position(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestPosition(t *testing.T) {
 	if got := savedPosition(t, b, "s", "p"); got != "" {
 		t.Errorf("before its start: %q", got)
 	}
-	if err := b.SetPosition(t.Context(), "s", *at("p", "begin")); err != nil {
+	if err := b.Sink("s").SetPosition(t.Context(), *at("p", "begin")); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -67,7 +67,7 @@ func TestPosition(t *testing.T) {
 	if got := savedPosition(t, b, "s", "p"); got != "2" {
 		t.Errorf("after another definition: %q", got)
 	}
-	if err := b.SetPosition(t.Context(), "s", buffer.Position{Name: "p"}); err != nil {
+	if err := b.Sink("s").SetPosition(t.Context(), buffer.Position{Name: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1, Position: at("p", "3")})
@@ -86,25 +86,25 @@ func TestPositionsAreBounded(t *testing.T) {
 	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	define(t, b, "s")
 	for i := range 16 {
-		if err := b.SetPosition(t.Context(), "s", *at(fmt.Sprint(i), "x")); err != nil {
+		if err := b.Sink("s").SetPosition(t.Context(), *at(fmt.Sprint(i), "x")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.SetPosition(t.Context(), "s", *at("16", "x")); !errors.Is(err, buffer.ErrTooManyPositions) {
+	if err := b.Sink("s").SetPosition(t.Context(), *at("16", "x")); !errors.Is(err, buffer.ErrTooManyPositions) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := b.SetPosition(t.Context(), "s", *at("7", "y")); err != nil {
+	if err := b.Sink("s").SetPosition(t.Context(), *at("7", "y")); err != nil {
 		t.Error(err)
 	}
-	if all, err := b.Positions(t.Context(), "s"); err != nil || len(all) != 16 || string(all["7"]) != "y" {
+	if all, err := b.Sink("s").Positions(t.Context()); err != nil || len(all) != 16 || string(all["7"]) != "y" {
 		t.Errorf("%q, %v", all, err)
 	}
 	for _, p := range []buffer.Position{{}, {Name: string(make([]byte, 65))}, {Name: "a", Value: make([]byte, 4097)}} {
-		if err := b.SetPosition(t.Context(), "s", p); err == nil {
+		if err := b.Sink("s").SetPosition(t.Context(), p); err == nil {
 			t.Errorf("%.20q with %d bytes was taken", p.Name, len(p.Value))
 		}
 	}
-	for _, err := range []error{b.SetPosition(t.Context(), "none", *at("p", "x")), positionError(b.Position(t.Context(), "none", "p"))} {
+	for _, err := range []error{b.Sink("none").SetPosition(t.Context(), *at("p", "x")), positionError(b.Sink("none").Position(t.Context(), "p"))} {
 		if !errors.Is(err, buffer.ErrUnknownSink) {
 			t.Errorf("of an unknown sink: %v", err)
 		}
@@ -127,7 +127,7 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 		s := define(t, b, "s")
 		from := 0
 		if crash == 0 {
-			err = b.SetPosition(t.Context(), "s", *at("p", "0"))
+			err = b.Sink("s").SetPosition(t.Context(), *at("p", "0"))
 		} else {
 			_, err = fmt.Sscan(savedPosition(t, b, "s", "p"), &from)
 		}
@@ -135,7 +135,7 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if crash == crashes-1 {
-			if err := b.Flush(t.Context(), "s"); err != nil {
+			if err := b.Sink("s").Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			wantIDs(t, mem, "in.c-test.s", 0, from)
@@ -182,7 +182,7 @@ func TestTargetOf(t *testing.T) {
 	b := open(t, opts)
 	for _, id := range []string{"s", "other"} {
 		put(t, b, define(t, b, id), 0, 5)
-		if err := b.Flush(t.Context(), id); err != nil {
+		if err := b.Sink(id).Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

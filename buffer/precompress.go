@@ -22,7 +22,7 @@ var precompressedPool = sync.Pool{New: func() any { return new(precompressed) }}
 //
 // If other rows join the chunk after all, it holds one member for each Append. That is longer than one member for all. The
 // committer sees it in chunk.appends and stops the callers with sinkState.single.
-func (s *SinkHandle) precompress(data []byte) *precompressed {
+func (s *DefinedSink) precompress(data []byte) *precompressed {
 	if !s.b.gate.spread.Load() || !s.state.single.Load() || len(data) >= compressMin || s.def.Encoding != format.Gzip {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // feed appends rows of about a kilobyte as fast as the bound of the sink allows, and returns how often it was refused.
-func feed(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, from, to int) (refused int) {
+func feed(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, from, to int) (refused int) {
 	t.Helper()
 	var last buffer.Ticket
 	for i := from; i < to; {
@@ -71,14 +71,14 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 				if took := time.Since(begin); took > 5*time.Second {
 					t.Errorf("20,000 rows took %s, with %d refusals", took, refused)
 				}
-				st, _ := b.SinkStats("a")
+				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows == 0 || st.Files[0].Reason != "pressure" {
 					t.Errorf("%s, want files closed by pressure", state(b, "a"))
 				}
 				if len(st.Files) > 40 {
 					t.Errorf("%d files for 20 MB in a room of 2 MB", len(st.Files))
 				}
-				if err := b.Flush(t.Context(), "a"); err != nil {
+				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				wantIDs(t, mem, "in.c-test.a", 0, 20_000)
@@ -112,7 +112,7 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 				break
 			}
 		}
-		if st, _ := b.SinkStats("a"); len(st.Files) > 9 {
+		if st, _ := b.Sink("a").Stats(); len(st.Files) > 9 {
 			t.Errorf("%d files", len(st.Files))
 		}
 	})
@@ -153,7 +153,7 @@ func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 		}
 		defer again.Close()
 		synctest.Wait()
-		if st, _ := again.SinkStats("a"); st.Target.Rows != 1101 {
+		if st, _ := again.Sink("a").Stats(); st.Target.Rows != 1101 {
 			t.Errorf("after the restart: %s", state(again, "a"))
 		}
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // putSlices puts rows into separate slices.
-func putSlices(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, n int) {
+func putSlices(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, n int) {
 	t.Helper()
 	for i := range n {
 		put(t, b, s, i, i+1)
@@ -67,7 +67,7 @@ func TestOutageCostsFewCallsAfterARestart(t *testing.T) {
 			t.Errorf("%d calls in the first minute, want about one in 10 s", n)
 		}
 		o.away.Store(false)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := arrived(b); n != 100 {
@@ -124,7 +124,7 @@ func TestWritingFileShowsItsFailedUpload(t *testing.T) {
 			t.Errorf("its times are shown as %+v", f)
 		}
 		o.away.Store(false)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if text := log.text.String(); !strings.Contains(text, `msg="upload works again"`) || !strings.Contains(text, "waiting=0") {
@@ -146,7 +146,7 @@ func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 		for i := range 3600 {
 			put(t, b, sound, i, i+1)
 			if i%10 == 0 {
-				if err := b.Flush(t.Context(), "sound"); err != nil {
+				if err := b.Sink("sound").Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -179,7 +179,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				s := define(t, b, "a")
 				for i := range 5 { // five files
 					put(t, b, s, i, i+1)
-					if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+					if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -187,7 +187,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				if n := calls.Load(); n > 5+10+int64(broken/(4*time.Minute)) {
 					t.Errorf("%d calls in %s", n, broken)
 				}
-				if st, _ := b.SinkStats("a"); st.Files[0].RetryAfter.Before(time.Now()) {
+				if st, _ := b.Sink("a").Stats(); st.Files[0].RetryAfter.Before(time.Now()) {
 					t.Errorf("the next attempt was at %s, it is %s", st.Files[0].RetryAfter, time.Now())
 				}
 				mended.Store(true)
@@ -224,7 +224,7 @@ func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
 		outage.Store(false)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if st, _ := b.SinkStats("a"); st.Staging.Rows != 19 || st.Local.Rows != 1 {
+		if st, _ := b.Sink("a").Stats(); st.Staging.Rows != 19 || st.Local.Rows != 1 {
 			t.Errorf("%s, want all but one slice in staging", state(b, "a"))
 		}
 	})

@@ -27,7 +27,7 @@ type QuarantineBounds struct {
 	// MaxAge is how long a record is kept from its first rejection on. Then it expires, and the ledger counts it. Default: 30 days.
 	MaxAge time.Duration
 	// DropOldest lets the oldest records expire at MaxBytes and MaxRecords. Default: new ones are refused, see
-	// [SinkHandle.QuarantineFull].
+	// [DefinedSink.QuarantineFull].
 	DropOldest bool
 	// HoldFiles holds a file when the target refuses rows of it, so that it is imported whole or not at all. Default: it is imported
 	// without them and they go to the quarantine, if the target is a [driver.Voider].
@@ -73,13 +73,13 @@ type Rejected struct {
 	// ID is unique over all sinks and engines. Ids of one engine ascend in the order of the rejections.
 	ID string
 	// Place is the position after which a list continues. It is the ID, unless another engine has rejected the record. See
-	// [Buffer.ReceiveRejected].
+	// [Moves.ReceiveRejected].
 	Place string
 	// SinkID is the sink.
 	SinkID string
 	// At is when the record was rejected first. Its age counts from there.
 	At time.Time
-	// Info is the Info of [Reject], or of the last [Buffer.UpdateRejected].
+	// Info is the Info of [Reject], or of the last [SinkHandle.UpdateRejected].
 	Info []byte
 	// Revision counts the updates. Edited is set when an update has replaced the record.
 	Revision int
@@ -87,7 +87,7 @@ type Rejected struct {
 	// Size is the size of the record in bounds.
 	Size int64
 	// Poison is set for a row that the target has refused. The record is the row as CSV, and Info is nil until the first
-	// [Buffer.UpdateRejected].
+	// [SinkHandle.UpdateRejected].
 	Poison *Poison
 }
 
@@ -120,7 +120,7 @@ var (
 //
 // It returns an [*OverloadError] of the resource "quarantine" at the bounds, a [*TooLargeError] for a record that never fits,
 // or [ErrNoQuarantine].
-func (s *SinkHandle) QuarantineFull(size, records, bytes int) error {
+func (s *DefinedSink) QuarantineFull(size, records, bytes int) error {
 	need := int64(size) + format.RejectOverhead
 	s.b.mu.RLock()
 	q, held, used := s.state.rec.Quarantine, int64(s.state.held.len()), s.state.heldBytes
@@ -170,11 +170,11 @@ const quarantinePage = 256
 // Rejected iterates over the quarantine of a sink in the order of the rejections, from the first record after the id after, or from the oldest if
 // it is empty. It reads a few hundred heads at once, and no records. Records that are added or removed meanwhile may be seen or
 // not. The last pair has the error, if there is one: [ErrUnknownSink], a [*FailedError], [ErrClosed], the error of ctx.
-func (b *Buffer) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[Rejected, error] {
+func (h SinkHandle) Rejected(ctx context.Context, after string) iter.Seq2[Rejected, error] {
 	return func(yield func(Rejected, error) bool) {
 		from := uint64(0)
 		if after != "" {
-			seq, ok := b.rejectedPlace(sinkID, after)
+			seq, ok := h.b.rejectedPlace(h.id, after)
 			if !ok {
 				yield(Rejected{}, fmt.Errorf("%w: %q", ErrUnknownRejected, after))
 				return
@@ -186,7 +186,7 @@ func (b *Buffer) Rejected(ctx context.Context, sinkID, after string) iter.Seq2[R
 				yield(Rejected{}, context.Cause(ctx))
 				return
 			}
-			page, next, more, err := b.rejectedPage(sinkID, from)
+			page, next, more, err := h.b.rejectedPage(h.id, from)
 			if err != nil {
 				yield(Rejected{}, err)
 				return
@@ -286,7 +286,8 @@ func (b *Buffer) rejectedOf(r *format.Reject, seq uint64) Rejected {
 // RejectedRecord returns a record of the quarantine, as it was edited last, and as it arrived. The two are equal if the record was not
 // edited. Errors: [ErrUnknownSink], [ErrUnknownRejected], [ErrRejectedChanged] if it was edited during the call, a [*FailedError],
 // [ErrClosed]. Any other error is damage. The record is there and its bytes are not.
-func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejected, record, came []byte, err error) {
+func (h SinkHandle) RejectedRecord(ctx context.Context, id string) (r Rejected, record, came []byte, err error) {
+	b, sinkID := h.b, h.id
 	if ctx.Err() != nil {
 		return r, nil, nil, context.Cause(ctx)
 	}
@@ -325,10 +326,10 @@ func (b *Buffer) RejectedRecord(ctx context.Context, sinkID, id string) (r Rejec
 }
 
 // HasRejected reports whether a record is in the quarantine of a sink. It reads memory alone.
-func (b *Buffer) HasRejected(sinkID, id string) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	s := b.mu.sinks[sinkID]
+func (h SinkHandle) HasRejected(id string) bool {
+	h.b.mu.RLock()
+	defer h.b.mu.RUnlock()
+	s := h.b.mu.sinks[h.id]
 	if s == nil {
 		return false
 	}
@@ -379,7 +380,8 @@ func unknownRejected(sinkID, id string) error {
 //
 // Errors: [ErrRejectedChanged], [ErrUnknownRejected], [ErrUnknownSink], an [*OverloadError] when the quarantine, memory or the disk
 // has no room for it, a [*FailedError], [ErrClosed], the error of ctx.
-func (b *Buffer) UpdateRejected(ctx context.Context, sinkID, id string, revision int, info, data []byte) error {
+func (h SinkHandle) UpdateRejected(ctx context.Context, id string, revision int, info, data []byte) error {
+	b, sinkID := h.b, h.id
 	head, _, _, err := b.rejectHead(sinkID, id)
 	if err != nil {
 		return err
@@ -446,9 +448,9 @@ func (b *Buffer) giveBack(size int64) {
 // DiscardRejected permanently deletes records of the quarantine, and returns how many there were. Ids that are not there are passed over,
 // so a call may be repeated. Their bytes may stay in files of the store until it compacts them. Errors: [ErrUnknownSink], a [*FailedError],
 // [ErrClosed], the error of ctx.
-func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...string) (discarded int, err error) {
+func (h SinkHandle) DiscardRejected(ctx context.Context, ids ...string) (discarded int, err error) {
 	n := 0
-	err = b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
+	err = h.b.withSink(ctx, h.id, func(t *txn, s *sinkState) {
 		for _, id := range ids {
 			if h := s.held.find(id); h != nil {
 				t.removeHeld(s, h, &s.rec.Quarantine.Discarded)
@@ -458,7 +460,7 @@ func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...stri
 		if n > 0 {
 			t.onDurable(func() {
 				// No next: the caller asked for it, and the records are gone.
-				b.log.Warn("rejected records discarded", "sink", s.id, "records", n)
+				h.b.log.Warn("rejected records discarded", "sink", s.id, "records", n)
 			})
 		}
 	})
@@ -468,7 +470,7 @@ func (b *Buffer) DiscardRejected(ctx context.Context, sinkID string, ids ...stri
 	return n, nil
 }
 
-// ReplayRow is a rejected record that was mapped. See [Buffer.ReplayRejected].
+// ReplayRow is a rejected record that was mapped. See [DefinedSink.ReplayRejected].
 type ReplayRow struct {
 	// ID is the record, Revision the [Rejected.Revision] of which the row was made.
 	ID       string
@@ -484,7 +486,7 @@ type ReplayRow struct {
 // the record. A record that is named twice is replayed once. With err nothing was moved, and outcomes is nil. err is an
 // [*OverloadError], including when the sink is full, a [*TooLargeError] or [ErrClosed]. With a [*FailedError], or when ctx ends
 // during the wait, the outcome is unknown, and the call may be repeated.
-func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.Time, rows ...ReplayRow) (outcomes []error, err error) {
+func (d *DefinedSink) ReplayRejected(ctx context.Context, at time.Time, rows ...ReplayRow) (outcomes []error, err error) {
 	var size int64
 	for i := range rows {
 		if len(rows[i].Row) == 0 {
@@ -495,17 +497,17 @@ func (b *Buffer) ReplayRejected(ctx context.Context, sink *SinkHandle, at time.T
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	if err := sink.Full(); err != nil {
+	if err := d.Full(); err != nil {
 		return nil, err
 	}
-	if err := b.admit(ctx, nil, size, false, false); err != nil {
+	if err := d.b.admit(ctx, nil, size, false, false); err != nil {
 		return nil, err
 	}
-	defer b.giveBack(size)
+	defer d.b.giveBack(size)
 	result := make([]error, len(rows))
 	rows = slices.Clone(rows)
-	c := &chunk{def: sink.def, data: make([]byte, 0, size), first: at.UnixMilli(), last: at.UnixMilli()}
-	err = b.withSink(ctx, sink.ID(), func(t *txn, s *sinkState) {
+	c := &chunk{def: d.def, data: make([]byte, 0, size), first: at.UnixMilli(), last: at.UnixMilli()}
+	err = d.b.withSink(ctx, d.ID(), func(t *txn, s *sinkState) {
 		c.sink = s
 		for i, r := range rows {
 			h := s.held.find(r.ID)
@@ -570,7 +572,7 @@ func (b *Buffer) verifyHeld(ctx context.Context, l *ledger, differ func(string, 
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		r, _, _, err := b.RejectedRecord(ctx, l.report.ID, h.id())
+		r, _, _, err := b.Sink(l.report.ID).RejectedRecord(ctx, h.id())
 		switch {
 		case errors.Is(err, ErrUnknownRejected), errors.Is(err, ErrRejectedChanged):
 			b.mu.RLock()

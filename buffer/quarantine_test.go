@@ -28,12 +28,12 @@ func quarantined(change ...func(*buffer.QuarantineBounds)) func(*buffer.SinkConf
 }
 
 // reject appends rejected records in one call and waits for them.
-func reject(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, data ...string) {
+func reject(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, data ...string) {
 	t.Helper()
 	rejectAt(t, time.Now(), b, s, data...)
 }
 
-func rejectAt(t *testing.T, at time.Time, b *buffer.Buffer, s *buffer.SinkHandle, data ...string) {
+func rejectAt(t *testing.T, at time.Time, b *buffer.Buffer, s *buffer.DefinedSink, data ...string) {
 	t.Helper()
 	rows := buffer.Rows{Sink: s}
 	for _, d := range data {
@@ -51,7 +51,7 @@ func rejectAt(t *testing.T, at time.Time, b *buffer.Buffer, s *buffer.SinkHandle
 // list returns the quarantine of a sink.
 func list(t *testing.T, b *buffer.Buffer, sink string) (all []buffer.Rejected) {
 	t.Helper()
-	for r, err := range b.Rejected(t.Context(), sink, "") {
+	for r, err := range b.Sink(sink).Rejected(t.Context(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func records(t *testing.T, b *buffer.Buffer, sink string) string {
 	t.Helper()
 	var all []string
 	for _, r := range list(t, b, sink) {
-		_, record, came, err := b.RejectedRecord(t.Context(), sink, r.ID)
+		_, record, came, err := b.Sink(sink).RejectedRecord(t.Context(), r.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,13 +86,13 @@ func wantRecords(t *testing.T, b *buffer.Buffer, sink, want string) {
 }
 
 // replay moves records to the table. The row of a record has its place and value.
-func replay(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, first int, records ...buffer.Rejected) []error {
+func replay(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, first int, records ...buffer.Rejected) []error {
 	t.Helper()
 	var rows []buffer.ReplayRow
 	for i, r := range records {
 		rows = append(rows, buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(first+i, "v")})
 	}
-	outcomes, err := b.ReplayRejected(t.Context(), s, time.Now(), rows...)
+	outcomes, err := s.ReplayRejected(t.Context(), time.Now(), rows...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func replay(t *testing.T, b *buffer.Buffer, s *buffer.SinkHandle, first int, rec
 
 func quarantineOf(t *testing.T, b *buffer.Buffer, sink string) buffer.QuarantineStats {
 	t.Helper()
-	st, ok := b.SinkStats(sink)
+	st, ok := b.Sink(sink).Stats()
 	if !ok {
 		t.Fatalf("no sink %s", sink)
 	}
@@ -137,7 +137,7 @@ func TestQuarantine(t *testing.T) {
 		if r := all[0]; string(r.Info) != "column n" || !r.At.Equal(began) || r.SinkID != "a" || r.Revision != 0 || r.Edited || r.Size != 256+8+3 {
 			t.Errorf("the first record is %+v", r)
 		}
-		for r, err := range b.Rejected(t.Context(), "a", all[2].ID) {
+		for r, err := range b.Sink("a").Rejected(t.Context(), all[2].ID) {
 			if err != nil || r.ID != all[3].ID {
 				t.Errorf("behind the third record is %+v, %v", r, err)
 			}
@@ -147,7 +147,7 @@ func TestQuarantine(t *testing.T) {
 		if got := replay(t, b, s, 1, all[1], all[0], all[1]); got[0] != nil || got[1] != nil || !errors.Is(got[2], buffer.ErrUnknownRejected) {
 			t.Errorf("replay: %v", got)
 		}
-		if n, err := b.DiscardRejected(t.Context(), "a", all[3].ID, all[0].ID, "nobody"); n != 1 || err != nil {
+		if n, err := b.Sink("a").DiscardRejected(t.Context(), all[3].ID, all[0].ID, "nobody"); n != 1 || err != nil {
 			t.Errorf("discard: %d, %v", n, err)
 		}
 		wantRecords(t, b, "a", "three, five")
@@ -197,7 +197,7 @@ func TestEditsOfRejectedRecords(t *testing.T) {
 		if data == "-" {
 			edit = nil
 		}
-		return b.UpdateRejected(t.Context(), "a", before.ID, revision, []byte(info), edit)
+		return b.Sink("a").UpdateRejected(t.Context(), before.ID, revision, []byte(info), edit)
 	}
 	for i, u := range []struct{ data, want string }{{"good", "good from bad"}, {"-", "good from bad"}, {"better", "better from bad"}} {
 		if err := update(i, fmt.Sprint("info ", i), u.data); err != nil {
@@ -226,7 +226,7 @@ func TestEditsOfRejectedRecords(t *testing.T) {
 	if err := update(3, "x", "x"); !errors.Is(err, buffer.ErrUnknownRejected) {
 		t.Errorf("an update after the replay: %v", err)
 	}
-	if _, _, _, err := b.RejectedRecord(t.Context(), "a", r.ID); !errors.Is(err, buffer.ErrUnknownRejected) {
+	if _, _, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID); !errors.Is(err, buffer.ErrUnknownRejected) {
 		t.Errorf("a look after the replay: %v", err)
 	}
 	closeBuffer(t, b)
@@ -247,7 +247,7 @@ func TestReplaysAtOnce(t *testing.T) {
 		const calls = 8
 		for range calls {
 			go func() {
-				outcomes, err := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: r.ID, Row: row(0, "v")})
+				outcomes, err := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: r.ID, Row: row(0, "v")})
 				if err == nil {
 					err = outcomes[0]
 				}
@@ -313,10 +313,10 @@ func TestQuarantineBounds(t *testing.T) {
 	}
 	reject(t, b, s, "x")
 	var over *buffer.OverloadError
-	if err := b.UpdateRejected(t.Context(), "a", list(t, b, "a")[0].ID, 0, nil, make([]byte, 1000)); !errors.As(err, &over) {
+	if err := b.Sink("a").UpdateRejected(t.Context(), list(t, b, "a")[0].ID, 0, nil, make([]byte, 1000)); !errors.As(err, &over) {
 		t.Errorf("an edit that does not fit: %v", err)
 	}
-	if err := b.UpdateRejected(t.Context(), "a", list(t, b, "a")[0].ID, 0, make([]byte, 1000), nil); err != nil {
+	if err := b.Sink("a").UpdateRejected(t.Context(), list(t, b, "a")[0].ID, 0, make([]byte, 1000), nil); err != nil {
 		t.Errorf("an Info that does not fit: %v", err)
 	}
 	wantRecords(t, b, "a", "x")
@@ -345,7 +345,7 @@ func TestRejectedRecordsExpire(t *testing.T) {
 		reject(t, b, s, "one")
 		time.Sleep(40 * time.Minute)
 		reject(t, b, s, "two")
-		if err := b.UpdateRejected(t.Context(), "a", list(t, b, "a")[0].ID, 0, []byte("again"), nil); err != nil {
+		if err := b.Sink("a").UpdateRejected(t.Context(), list(t, b, "a")[0].ID, 0, []byte("again"), nil); err != nil {
 			t.Fatal(err)
 		}
 		closeBuffer(t, b)
@@ -372,16 +372,16 @@ func TestForgetNeedsAnEmptyQuarantine(t *testing.T) {
 	b := openAt(t, "data", opts)
 	reject(t, b, define(t, b, "a", quarantined()), "one")
 	first := list(t, b, "a")[0].ID
-	if err := b.Drop(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Drop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Forget(t.Context(), "a"); !errors.Is(err, buffer.ErrSinkInUse) {
+	if err := b.Sink("a").Forget(t.Context()); !errors.Is(err, buffer.ErrSinkInUse) {
 		t.Errorf("with a record: %v", err)
 	}
-	if n, err := b.DiscardRejected(t.Context(), "a", first); n != 1 || err != nil {
+	if n, err := b.Sink("a").DiscardRejected(t.Context(), first); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := b.Forget(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Forget(t.Context()); err != nil {
 		t.Error(err)
 	}
 	closeBuffer(t, b)

@@ -91,18 +91,18 @@ func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 					})
 					r := find(t, b, n)
 					if rng.IntN(2) == 0 {
-						step(edited, func() error { return b.UpdateRejected(t.Context(), "a", r.ID, 0, r.Info, []byte("good")) })
+						step(edited, func() error { return b.Sink("a").UpdateRejected(t.Context(), r.ID, 0, r.Info, []byte("good")) })
 						r.Revision++
 					}
 					switch rng.IntN(3) {
 					case 0:
 						step(replayed, func() error {
-							outcomes, err := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(n, "v")})
+							outcomes, err := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(n, "v")})
 							return errors.Join(append(outcomes, err)...)
 						})
 					case 1:
 						step(discarded, func() error {
-							_, err := b.DiscardRejected(t.Context(), "a", r.ID)
+							_, err := b.Sink("a").DiscardRejected(t.Context(), r.ID)
 							return err
 						})
 					}
@@ -165,7 +165,7 @@ func TestQuarantineSurvivesAPowerCut(t *testing.T) {
 
 // find returns the record whose Info is n.
 func find(t *testing.T, b *buffer.Buffer, n int) buffer.Rejected {
-	for r, err := range b.Rejected(t.Context(), "a", "") {
+	for r, err := range b.Sink("a").Rejected(t.Context(), "") {
 		if err != nil {
 			t.Error(err)
 		}
@@ -194,7 +194,7 @@ func TestReplayMeetsAFailingDisk(t *testing.T) {
 			if on {
 				toggle.On()
 			}
-			outcomes, err := b.ReplayRejected(t.Context(), s, time.Now(), buffer.ReplayRow{ID: all[0].ID, Row: row(0, "v")})
+			outcomes, err := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: all[0].ID, Row: row(0, "v")})
 			if _, failed := errors.AsType[*buffer.FailedError](err); failed != on || !on && outcomes[0] != nil {
 				t.Errorf("a disk that fails %v: %v, %v", on, outcomes, err)
 			}
@@ -231,13 +231,13 @@ func TestChangelogHasTheQuarantine(t *testing.T) {
 	s := define(t, b, "a", quarantined())
 	reject(t, b, s, "one", "two", "three", "four")
 	all := list(t, b, "a")
-	if err := b.UpdateRejected(t.Context(), "a", all[1].ID, 0, nil, []byte("2")); err != nil {
+	if err := b.Sink("a").UpdateRejected(t.Context(), all[1].ID, 0, nil, []byte("2")); err != nil {
 		t.Fatal(err)
 	}
 	if got := replay(t, b, s, 0, all[2]); got[0] != nil {
 		t.Fatal(got)
 	}
-	if _, err := b.DiscardRejected(t.Context(), "a", all[0].ID); err != nil {
+	if _, err := b.Sink("a").DiscardRejected(t.Context(), all[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	n := log.len()
@@ -311,14 +311,14 @@ func TestSalvageKeepsTheQuarantine(t *testing.T) {
 	reject(t, b, s, "one", "two", "three", "four", "five")
 	all := list(t, b, "a")
 	for i, text := range []string{"2", "II", "zwei"} {
-		if err := b.UpdateRejected(t.Context(), "a", all[1].ID, i, fmt.Append(nil, i), []byte(text)); err != nil {
+		if err := b.Sink("a").UpdateRejected(t.Context(), all[1].ID, i, fmt.Append(nil, i), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := replay(t, b, s, 0, all[2]); got[0] != nil {
 		t.Fatal(got)
 	}
-	if _, err := b.DiscardRejected(t.Context(), "a", all[0].ID); err != nil {
+	if _, err := b.Sink("a").DiscardRejected(t.Context(), all[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	closeBuffer(t, b)
@@ -385,14 +385,14 @@ func TestVerifyReadsTheQuarantine(t *testing.T) {
 				t.Errorf("verify: %+v, %v", report, err)
 			}
 			first, second := list(t, b, "a")[0], list(t, b, "a")[1]
-			_, _, _, err = b.RejectedRecord(t.Context(), "a", first.ID)
+			_, _, _, err = b.Sink("a").RejectedRecord(t.Context(), first.ID)
 			if err == nil || errors.Is(err, buffer.ErrRejectedChanged) || errors.Is(err, buffer.ErrUnknownRejected) || !strings.Contains(err.Error(), first.ID) {
 				t.Errorf("a record that is damaged: %v", err)
 			}
-			if _, record, _, err := b.RejectedRecord(t.Context(), "a", second.ID); err != nil || string(record) != "two" {
+			if _, record, _, err := b.Sink("a").RejectedRecord(t.Context(), second.ID); err != nil || string(record) != "two" {
 				t.Errorf("the record beside it: %q, %v", record, err)
 			}
-			if n, err := b.DiscardRejected(t.Context(), "a", first.ID); n != 1 || err != nil {
+			if n, err := b.Sink("a").DiscardRejected(t.Context(), first.ID); n != 1 || err != nil {
 				t.Errorf("discard: %d, %v", n, err)
 			}
 			verify(t, b)

@@ -17,7 +17,8 @@ import (
 
 // Slices returns the slices of a sink that still exist, oldest first. They are the slices whose rows wait, and for a moment the slices whose file
 // has ended. It reads memory alone.
-func (b *Buffer) Slices(sinkID string) []SliceStats {
+func (h SinkHandle) Slices() []SliceStats {
+	b, sinkID := h.b, h.id
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	s := b.mu.sinks[sinkID]
@@ -46,7 +47,7 @@ func (b *Buffer) sliceStats(sl *slice) SliceStats {
 	}
 }
 
-// ReadSlice calls fn with the cells of each row of a slice of [Buffer.Slices], in the order of the rows, from the local level or from staging.
+// ReadSlice calls fn with the cells of each row of a slice of [SinkHandle.Slices], in the order of the rows, from the local level or from staging.
 // nil stands for NULL. FileStats.Table of its file has the columns. fn must not keep the cells, may modify them, and ends the reading
 // with an error, which ReadSlice returns. Rows that arrive meanwhile may be missing. The slice may change its level meanwhile, but its rows are
 // still given once.

@@ -42,11 +42,11 @@ func TestReadSliceInEveryState(t *testing.T) {
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Interval = 10 * time.Second })
 		put(t, b, s, 0, 3)
 		put(t, b, s, 3, 4)
-		id := b.Slices("a")[0].ID
+		id := b.Sink("a").Slices()[0].ID
 		want := []string{"0", "1", "2", "3"}
 		for _, state := range []buffer.SliceState{buffer.SliceWriting, buffer.SliceUploading, buffer.SliceUploaded} {
-			list := b.Slices("a")
-			if len(list) != 1 || list[0].State != state || list[0].Level.Rows != 4 || list[0].FileID != must(b.SinkStats("a")).Files[0].ID {
+			list := b.Sink("a").Slices()
+			if len(list) != 1 || list[0].State != state || list[0].Level.Rows != 4 || list[0].FileID != must(b.Sink("a").Stats()).Files[0].ID {
 				t.Fatalf("slices %+v, want one that is %s", list, state)
 			}
 			if got, err := readAll(t, b, id); err != nil || !slices.Equal(got, want) {
@@ -59,14 +59,14 @@ func TestReadSliceInEveryState(t *testing.T) {
 			synctest.Wait()
 		}
 		imports.Store(true)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if got, err := readAll(t, b, id); !errors.Is(err, buffer.ErrUnknownSlice) || len(got) > 0 {
 			t.Errorf("when its file has ended: %q, %v", got, err)
 		}
-		if list := append(b.Slices("a"), b.Slices("other")...); len(list) > 0 {
+		if list := append(b.Sink("a").Slices(), b.Sink("other").Slices()...); len(list) > 0 {
 			t.Errorf("slices %+v are left", list)
 		}
 	})
@@ -79,7 +79,7 @@ func TestReadSliceEnds(t *testing.T) {
 	mem := buffertest.NewMemory()
 	b := openAt(t, t.TempDir(), localdisk.On(diskOptions(mem), disktest.New(t)))
 	put(t, b, define(t, b, "a"), 0, 3)
-	id := b.Slices("a")[0].ID
+	id := b.Sink("a").Slices()[0].ID
 	enough, calls := errors.New("enough"), 0
 	fn := func([][]byte) error { calls++; return enough }
 	if err := b.ReadSlice(t.Context(), id, fn); !errors.Is(err, enough) || calls != 1 {
@@ -105,9 +105,9 @@ func TestReadSliceOfASliceThatMoves(t *testing.T) {
 	s := define(t, b, "a")
 	for i := range 100 {
 		put(t, b, s, 0, 3)
-		id := b.Slices("a")[0].ID
+		id := b.Sink("a").Slices()[0].ID
 		flushed := make(chan error, 1)
-		go func() { flushed <- b.Flush(t.Context(), "a") }()
+		go func() { flushed <- b.Sink("a").Flush(t.Context()) }()
 		for {
 			got, err := readAll(t, b, id)
 			if errors.Is(err, buffer.ErrUnknownSlice) && (len(got) == 0 || strings.HasPrefix("0 1 2", strings.Join(got, " "))) {
@@ -135,7 +135,7 @@ func TestReadSliceThatHasJustEnded(t *testing.T) {
 				return errors.New("not yet")
 			case c.Op == buffertest.OpOpen && reading:
 				held, reading = false, false
-				if err := b.Flush(t.Context(), "a"); err != nil {
+				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Error(err)
 				}
 				synctest.Wait()
@@ -143,7 +143,7 @@ func TestReadSliceThatHasJustEnded(t *testing.T) {
 			return nil
 		}
 		put(t, b, define(t, b, "a"), 0, 3)
-		id := b.Slices("a")[0].ID
+		id := b.Sink("a").Slices()[0].ID
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		reading = true

@@ -31,7 +31,7 @@ func keyOf(n int) (k buffer.Key) {
 }
 
 // storeOnce appends a row under a key unless a receipt says that the sink has it, and reports whether it did.
-func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.SinkHandle) (appended int, err error) {
+func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.DefinedSink) (appended int, err error) {
 	t.Helper()
 	c, err := b.Claim(t.Context(), keyOf(key))
 	if err != nil {
@@ -55,7 +55,7 @@ func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.SinkHan
 }
 
 // mustOnce is storeOnce for a store that works.
-func mustOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.SinkHandle) int {
+func mustOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.DefinedSink) int {
 	t.Helper()
 	n, err := storeOnce(t, b, key, sinks...)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		opts := memoryOptions(t, mem)
 		opts = localdisk.On(opts, fs)
 		b := openAt(t, "data", opts)
-		sinks := []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
+		sinks := []*buffer.DefinedSink{define(t, b, "a"), define(t, b, "b")}
 		var answered atomic.Int64
 		var wg sync.WaitGroup
 		cut := make(chan *disktest.Disk, 1)
@@ -109,7 +109,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		opts = localdisk.On(opts, <-cut)
 		opts.Staging, opts.Target = mem, mem
 		b = openAt(t, "data", opts)
-		sinks = []*buffer.SinkHandle{define(t, b, "a"), define(t, b, "b")}
+		sinks = []*buffer.DefinedSink{define(t, b, "a"), define(t, b, "b")}
 		for key := range clients * calls {
 			if n := mustOnce(t, b, key, sinks...); n > 0 && onDisk[key] {
 				t.Errorf("call %d was acknowledged and is stored again at %d sinks", key, n)
@@ -169,7 +169,7 @@ func TestOneCallAKeyAtATime(t *testing.T) {
 }
 
 // mustOnceHeld stores a row under another key once the log resumes.
-func mustOnceHeld(t *testing.T, b *buffer.Buffer, gate *slowLog, s *buffer.SinkHandle) int {
+func mustOnceHeld(t *testing.T, b *buffer.Buffer, gate *slowLog, s *buffer.DefinedSink) int {
 	t.Helper()
 	gate.release()
 	return mustOnce(t, b, 2, s)
@@ -383,10 +383,10 @@ func TestReceiptOfAForgottenSink(t *testing.T) {
 	s := define(t, b, "a")
 	mustOnce(t, b, 1, s)
 	flush(t, b, "a")
-	if err := b.Drop(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Drop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Forget(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s = define(t, b, "a")

@@ -185,7 +185,7 @@ func TestOldCopyOfTheRecordsDoublesNothing(t *testing.T) {
 		defer cancel()
 		for _, id := range damageSinks {
 			define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Import.Count = 1000 })
-			if err := b.Flush(ctx, id); err != nil {
+			if err := b.Sink(id).Flush(ctx); err != nil {
 				t.Errorf("flush %s: %v", id, err)
 			}
 			seen := map[string]bool{}

@@ -26,22 +26,22 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
 		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles = true }))
 		var held *buffer.HeldError
-		if err := b.Flush(t.Context(), "a"); !errors.As(err, &held) {
+		if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) {
 			t.Fatalf("Flush = %v", err)
 		}
 		synctest.Wait()
-		st, _ := b.SinkStats("a")
+		st, _ := b.Sink("a").Stats()
 		f := st.Files[0]
 		want := fmt.Sprintf(`import %s: the target refuses 1 of the rows: row 0, column "id": unique: exists (row 0 of the slice `, f.ID)
 		if f.State != buffer.FileImporting || !strings.HasPrefix(f.RetryReason, want) || strings.Contains(f.RetryReason, "secret") {
 			t.Errorf("%s: %s, want %s", f.State, f.RetryReason, want)
 		}
 		refuse = false
-		if err := b.Retry(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Retry(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if st, _ = b.SinkStats("a"); st.Target.Rows != 1 {
+		if st, _ = b.Sink("a").Stats(); st.Target.Rows != 1 {
 			t.Errorf("%d rows in the table", st.Target.Rows)
 		}
 	})

@@ -36,7 +36,7 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	}
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	put(t, b, s, 0, 1)
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(dir, dir+".away"); err != nil {
@@ -80,7 +80,7 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 		}
 	}()
 	put(t, again, define(t, again, "a"), 5000, 5001)
-	if err := again.Flush(t.Context(), "a"); err != nil {
+	if err := again.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -115,7 +115,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		opts.Logger = textLogger(&log)
 		b := open(t, opts)
 		lost := define(t, b, "a")
-		add := func(s *buffer.SinkHandle, id int) buffer.Ticket {
+		add := func(s *buffer.DefinedSink, id int) buffer.Ticket {
 			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -170,7 +170,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		if st := b.Stats(); st.Damages != damages || len(st.Sinks) != 1 || st.Sinks[0].Accepted != 3 {
 			t.Errorf("%d damages, %d before; sinks %+v", st.Damages, damages, st.Sinks)
 		}
-		if err := b.Flush(t.Context(), "b"); err != nil {
+		if err := b.Sink("b").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantIDs(t, mem, "in.c-test.b", 0, 3)

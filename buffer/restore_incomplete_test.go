@@ -129,7 +129,7 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 		for i := range 3 {
 			put(t, b, s, 2*i, 2*i+2)
 		}
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -150,7 +150,7 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 		for _, rows := range target.rows {
 			stored += rows
 		}
-		if st, _ := b.SinkStats("a"); stored != 6 || st.Target.Rows != 6 {
+		if st, _ := b.Sink("a").Stats(); stored != 6 || st.Target.Rows != 6 {
 			t.Errorf("the target has %d rows and the ledger %d, want 6", stored, st.Target.Rows)
 		}
 		closeBuffer(t, b)

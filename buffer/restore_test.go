@@ -63,7 +63,7 @@ type replicatedLife struct {
 	// local means that the rows of sink a are acknowledged before the log has them.
 	local, lost bool
 
-	sinks map[string]*buffer.SinkHandle
+	sinks map[string]*buffer.DefinedSink
 	next  int
 	acked map[string][]string // ids of rows by sink
 	// moments are the contents of the store when the log had so many batches.
@@ -103,10 +103,10 @@ func (l *replicatedLife) open(dir string) {
 	l.opts.Changelog = l.log.open()
 	l.opts = localdisk.On(l.opts, vfs.FS(&slowCopies{FS: l.disk}))
 	l.b = openAt(l.t, dir, l.opts)
-	l.sinks = map[string]*buffer.SinkHandle{}
+	l.sinks = map[string]*buffer.DefinedSink{}
 }
 
-func (l *replicatedLife) sink(id string) *buffer.SinkHandle {
+func (l *replicatedLife) sink(id string) *buffer.DefinedSink {
 	if l.sinks[id] == nil {
 		l.sinks[id] = define(l.t, l.b, id, func(c *buffer.SinkConfig) {
 			c.Upload.Count, c.Import.Count = 20, 60
@@ -166,8 +166,8 @@ func (l *replicatedLife) step() {
 		l.sink(id)
 		flush(l.t, l.b, id)
 	case op == 14 && id == "c": // its rows are not counted
-		if st, ok := l.b.SinkStats(id); ok && len(st.Files) > 0 {
-			_ = l.b.Discard(l.t.Context(), id, st.Files[len(st.Files)-1].ID) // it may have ended
+		if st, ok := l.b.Sink(id).Stats(); ok && len(st.Files) > 0 {
+			_ = l.b.Sink(id).Discard(l.t.Context(), st.Files[len(st.Files)-1].ID) // it may have ended
 		}
 	case op == 15:
 		if err := errors.Join(l.disk.RemoveAll("copy"), l.b.Checkpoint(l.t.Context(), "copy")); err != nil {

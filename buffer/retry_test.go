@@ -31,7 +31,7 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 		if f := b.Stats().Sinks[0].Files[0]; f.UploadAt.IsZero() || f.UploadAt.Sub(f.OpenedAt) != b.Stats().Sinks[0].Upload.Interval || f.Permanent || !f.FirstFailed.IsZero() {
 			t.Errorf("a file that takes rows is shown as %+v", f)
 		}
-		if err := b.Flush(t.Context(), "a"); err == nil {
+		if err := b.Sink("a").Flush(t.Context()); err == nil {
 			t.Fatal("imported into other columns")
 		}
 		if f := b.Stats().Sinks[0].Files[0]; !f.Permanent || time.Since(f.FirstFailed) > time.Second || !f.UploadAt.IsZero() || !f.ImportAt.IsZero() {
@@ -43,7 +43,7 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 		time.Sleep(8 * 24 * time.Hour)
 		mem.Alter("in.c-test.a", columns...)
 		b = open(t, opts)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantIDs(t, mem, "in.c-test.a", 0, 3)
@@ -108,11 +108,11 @@ func TestOneFailingSinkDoesNotDelayAnother(t *testing.T) {
 		put(t, b, good, 0, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := b.Flush(ctx, "good"); err != nil {
+		if err := b.Sink("good").Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
 		var held *buffer.HeldError
-		if err := b.Flush(ctx, "bad"); !errors.As(err, &held) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := b.Sink("bad").Flush(ctx); !errors.As(err, &held) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("flush of the hanging sink: %v, want a HeldError that wraps the deadline", err)
 		}
 	})

@@ -48,7 +48,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 								t.Error(err)
 								return
 							}
-							if st, _ := b.SinkStats("a"); name == "sink" && st.Local.StoredBytes+st.Staging.StoredBytes > opts.MaxSinkBytes+2000 {
+							if st, _ := b.Sink("a").Stats(); name == "sink" && st.Local.StoredBytes+st.Staging.StoredBytes > opts.MaxSinkBytes+2000 {
 								t.Errorf("%d bytes wait, the share is %d", st.Local.StoredBytes+st.Staging.StoredBytes, opts.MaxSinkBytes)
 							}
 						}
@@ -58,7 +58,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if err := b.Flush(t.Context(), "a"); err != nil {
+				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				seen, last := map[string]bool{}, map[int]int{}
@@ -84,7 +84,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 }
 
 // stuck opens a buffer whose sink "a" is full and whose staging is away until the returned function is called.
-func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer.SinkHandle, o *outage) {
+func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer.DefinedSink, o *outage) {
 	t.Helper()
 	o = &outage{Memory: buffertest.NewMemory(), err: errors.New("away"), only: "a"}
 	o.away.Store(true)
@@ -134,7 +134,7 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 		o.away.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var rows []int
@@ -196,7 +196,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				b, a, o := stuck(t, set)
-				before, _ := b.SinkStats("a")
+				before, _ := b.Sink("a").Stats()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				behind := make(chan error, 1)
@@ -214,10 +214,10 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 				if err := <-behind; err != nil {
 					t.Error(err)
 				}
-				if err := b.Flush(t.Context(), "a"); err != nil {
+				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if after, _ := b.SinkStats("a"); after.Target.Rows != before.Accepted+1 {
+				if after, _ := b.Sink("a").Stats(); after.Target.Rows != before.Accepted+1 {
 					t.Errorf("%d rows after %d, want one more", after.Target.Rows, before.Accepted)
 				}
 				if st := b.Stats(); st.PendingBytes != 0 || a.Full() != nil {
@@ -323,11 +323,11 @@ func TestOverloadByDisk(t *testing.T) {
 	mu.Lock()
 	down = false
 	mu.Unlock()
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	put(t, b, s, n, n+10) // the room is back
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Pressure has made several files, which may overtake each other after failures.
@@ -382,7 +382,7 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 			t.Error("the sink is over its share and does not say so")
 		}
 		down = false
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

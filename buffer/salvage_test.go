@@ -64,7 +64,7 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 		t.Fatal(err)
 	}
 	noise := noise{rand.New(rand.NewPCG(1, 2))}
-	var sinks []*buffer.SinkHandle
+	var sinks []*buffer.DefinedSink
 	for _, id := range damageSinks {
 		sinks = append(sinks, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Import.Count = 1000 }))
 	}
@@ -84,14 +84,14 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 	}
 	closeFiles := func() {
 		for _, id := range damageSinks {
-			if err := b.CloseFile(t.Context(), id, 1); err != nil {
+			if err := b.Sink(id).CloseFile(t.Context(), 1); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	append40()
 	for _, id := range damageSinks {
-		if err := b.Flush(t.Context(), id); err != nil {
+		if err := b.Sink(id).Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 	append40()
 	closeFiles()
 	for _, id := range damageSinks {
-		eventually(t, func() bool { st, _ := b.SinkStats(id); return st.Staging.Rows == 40 })
+		eventually(t, func() bool { st, _ := b.Sink(id).Stats(); return st.Staging.Rows == 40 })
 	}
 	w.stagingDown.Store(true)
 	append40()
@@ -163,7 +163,7 @@ func (w *damageWorld) check(t *testing.T) (missing int, list []buffer.Damage) {
 		put(t, b, define(t, b, id, func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Import.Count = 1000 }), w.rows, w.rows+3)
 	}
 	for _, st := range b.Stats().Sinks {
-		if err := b.Flush(ctx, st.ID); err != nil {
+		if err := b.Sink(st.ID).Flush(ctx); err != nil {
 			t.Errorf("flush %s: %v", st.ID, err)
 		}
 	}

@@ -25,7 +25,7 @@ func TestForgottenReaderEndsWithPut(t *testing.T) {
 		return errors.New("connection refused")
 	}}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -70,7 +70,7 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, b, define(t, b, "a", plain), 0, 5)
-		if err := b.CloseFile(t.Context(), "a", 1); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -82,7 +82,7 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 		after := open(t, opts)
 		put(t, after, define(t, after, "a", plain), 5, 8)
 		close(release)
-		if err := after.Flush(t.Context(), "a"); err != nil {
+		if err := after.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantAll(t, drv.Memory, "in.c-test.a", 0, 8)

@@ -67,7 +67,7 @@ func stagedFolder(t *testing.T, e driver.Encoding) (root string) {
 		if n = 0; t.Context().Err() != nil {
 			t.Fatal("the slices are not in staging")
 		}
-		for _, sl := range b.Slices("a") {
+		for _, sl := range b.Sink("a").Slices() {
 			if sl.State == buffer.SliceUploaded {
 				n++
 			}
@@ -192,7 +192,7 @@ func TestMissingObjectInStaging(t *testing.T) {
 	define(t, b, "a", stagedSink(driver.Gzip))
 	ctx, cancel := context.WithCancel(t.Context())
 	flushed := make(chan error, 1)
-	go func() { flushed <- b.Flush(ctx, "a") }()
+	go func() { flushed <- b.Sink("a").Flush(ctx) }()
 	for b.Stats().Sinks[0].Files[0].Attempt < 4 {
 		runtime.Gosched()
 	}

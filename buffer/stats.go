@@ -71,7 +71,7 @@ type SinkStats struct {
 	Slices map[SliceState]int
 	// Files are the files that are not imported yet and the last that ended, oldest first.
 	Files []FileStats
-	// Arriving counts the files of another engine that are about to belong to this one. See [Buffer.ReceiveFiles]. They are not among Files.
+	// Arriving counts the files of another engine that are about to belong to this one. See [Moves.ReceiveFiles]. They are not among Files.
 	Arriving int
 	// WaitingBytes are the bytes that count against Tuning.MaxSinkBytes.
 	WaitingBytes int64
@@ -124,7 +124,7 @@ type FileStats struct {
 	// count as staging.
 	Poison int64
 	// Refused is the first row that the target has refused with the last attempt, or nil if it has failed for another reason. The file can be
-	// split or go to the quarantine. See [Buffer.SplitFile] and [Buffer.QuarantineFile].
+	// split or go to the quarantine. See [SinkHandle.SplitFile] and [SinkHandle.QuarantineFile].
 	Refused *driver.RowError
 	// CallSince is when the call of Target.Import that runs now began, or zero while none runs.
 	CallSince time.Time
@@ -198,7 +198,8 @@ func (b *Buffer) Stats() Stats {
 }
 
 // SinkStats returns the counters of one sink, or false when it was never defined.
-func (b *Buffer) SinkStats(id string) (SinkStats, bool) {
+func (h SinkHandle) Stats() (SinkStats, bool) {
+	b, id := h.b, h.id
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	s := b.mu.sinks[id]

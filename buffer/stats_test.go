@@ -30,7 +30,7 @@ func TestLoggerMayReadStats(t *testing.T) {
 	b := open(t, opts)
 	stats = func() { b.Stats() }
 	put(t, b, define(t, b, "a"), 0, 3)
-	if err := b.Flush(t.Context(), "a"); err != nil {
+	if err := b.Sink("a").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -62,15 +62,15 @@ func TestFirstAndLastRecordOfEveryLevel(t *testing.T) {
 				t.Errorf("%s: %+v, want 2 rows from %s to 4 s later", what, l, begin)
 			}
 		}
-		st, _ := b.SinkStats("a")
+		st, _ := b.Sink("a").Stats()
 		check("local", st.Local)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		st, _ = b.SinkStats("a")
+		st, _ = b.Sink("a").Stats()
 		check("staging", st.Staging)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		st, _ = b.SinkStats("a")
+		st, _ = b.Sink("a").Stats()
 		check("target", st.Target)
 	})
 }
@@ -105,7 +105,7 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 		broken.Store(false)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		st, _ := b.SinkStats("a")
+		st, _ := b.Sink("a").Stats()
 		if lost == 0 || st.Unstored != lost || st.Accepted != 5 {
 			t.Errorf("%d rows were lost: unstored %d, accepted %d", lost, st.Unstored, st.Accepted)
 		}
@@ -113,7 +113,7 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 			t.Errorf("it is not logged: %s", log.String())
 		}
 		put(t, b, s, 5, 10)
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantIDs(t, mem, "in.c-test.a", 0, 10)

@@ -64,7 +64,7 @@ type story struct {
 	opts  buffer.Options
 	b     *buffer.Buffer
 	down  map[buffertest.Op]*atomic.Bool
-	sinks map[string]*buffer.SinkHandle
+	sinks map[string]*buffer.DefinedSink
 	cells map[string]int // of a row of a sink
 	next  map[string]int // the next row of a sink
 	calls map[buffertest.Op]int
@@ -73,7 +73,7 @@ type story struct {
 
 func newStory(t *testing.T) *story {
 	s := &story{
-		disk: disktest.New(t), mem: buffertest.NewMemory(), sinks: map[string]*buffer.SinkHandle{}, next: map[string]int{},
+		disk: disktest.New(t), mem: buffertest.NewMemory(), sinks: map[string]*buffer.DefinedSink{}, next: map[string]int{},
 		cells: map[string]int{},
 		calls: map[buffertest.Op]int{}, ended: make(chan string, 100), down: map[buffertest.Op]*atomic.Bool{},
 	}
@@ -137,9 +137,9 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 	case "define":
 		return s.define(t, d, id)
 	case "drop":
-		return failure(s.b.Drop(ctx, id))
+		return failure(s.b.Sink(id).Drop(ctx))
 	case "forget":
-		return failure(s.b.Forget(ctx, id))
+		return failure(s.b.Sink(id).Forget(ctx))
 	case "put":
 		return s.put(t, d, id)
 	case "down", "up":
@@ -155,16 +155,16 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 		if d.HasArg("wait") {
 			go func() {
 				defer cancel()
-				s.ended <- fmt.Sprintf("flush %s ended: %s", id, cmp.Or(failure(s.b.Flush(ctx, id)), "all is in the table\n"))
+				s.ended <- fmt.Sprintf("flush %s ended: %s", id, cmp.Or(failure(s.b.Sink(id).Flush(ctx)), "all is in the table\n"))
 			}()
 			return ""
 		}
 		defer cancel()
-		return failure(s.b.Flush(ctx, id))
+		return failure(s.b.Sink(id).Flush(ctx))
 	case "retry":
-		return failure(s.b.Retry(ctx, id))
+		return failure(s.b.Sink(id).Retry(ctx))
 	case "discard":
-		return failure(s.b.Discard(ctx, id, s.waiting(id)))
+		return failure(s.b.Sink(id).Discard(ctx, s.waiting(id)))
 	case "damaged", "forget-damage":
 		return s.damaged(t, d.Cmd == "forget-damage")
 	case "rot":
@@ -317,7 +317,7 @@ func (s *story) text(line string) string {
 
 // waiting returns the id of the oldest file that has not ended.
 func (s *story) waiting(sink string) string {
-	st, _ := s.b.SinkStats(sink)
+	st, _ := s.b.Sink(sink).Stats()
 	for _, f := range st.Files {
 		if f.State == buffer.FileWriting || f.State == buffer.FileClosing || f.State == buffer.FileImporting {
 			return f.ID
@@ -327,7 +327,7 @@ func (s *story) waiting(sink string) string {
 }
 
 func (s *story) state(id string) string {
-	st, known := s.b.SinkStats(id)
+	st, known := s.b.Sink(id).Stats()
 	if !known {
 		return "unknown\n"
 	}

@@ -60,7 +60,7 @@ func TestMeasurementsAfterAMove(t *testing.T) {
 		put(t, b, define(t, b, "a", inLake), 5, 10)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -112,17 +112,17 @@ func TestDiscardInATargetThatHangs(t *testing.T) {
 		opts.Targets, opts.Uploads = map[string]driver.Target{"lake": lake}, 1
 		b := open(t, opts)
 		put(t, b, define(t, b, "a", inLake), 0, 5)
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		discarded := make(chan error)
-		go func() { discarded <- b.Discard(t.Context(), "a", waitingFile(t, b)) }()
+		go func() { discarded <- b.Sink("a").Discard(t.Context(), waitingFile(t, b)) }()
 		synctest.Wait()
 		put(t, b, define(t, b, "b"), 0, 5)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := b.Flush(ctx, "b"); err != nil {
+		if err := b.Sink("b").Flush(ctx); err != nil {
 			t.Errorf("a sink of the working target waits for the target that hangs: %v", err)
 		}
 		close(proceed)
@@ -149,7 +149,7 @@ func TestSplitFileWhoseTargetIsMissing(t *testing.T) {
 		refused := func(i int) bool { return i == 2 }
 		b := openAt(t, "data", opts)
 		putRows(t, b, define(t, b, "a", inLake), 6, refused)
-		if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -160,12 +160,12 @@ func TestSplitFileWhoseTargetIsMissing(t *testing.T) {
 		b = openAt(t, "data", opts)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		st, _ := b.SinkStats("a")
+		st, _ := b.Sink("a").Stats()
 		f := st.Files[0]
 		if f.State != buffer.FileImporting || !strings.Contains(f.RetryReason, want) {
 			t.Errorf("the file is %s: %s", f.State, f.RetryReason)
 		}
-		for _, err := range []error{b.SplitFile(t.Context(), "a", f.ID), b.QuarantineFile(t.Context(), "a", f.ID)} {
+		for _, err := range []error{b.Sink("a").SplitFile(t.Context(), f.ID), b.Sink("a").QuarantineFile(t.Context(), f.ID)} {
 			if !errors.Is(err, buffer.ErrNotHeld) || !strings.Contains(err.Error(), want) {
 				t.Errorf("a decision without the target: %v", err)
 			}
@@ -207,19 +207,19 @@ func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
 				b := reopen(nil, with)
 				put(t, b, define(t, b, "a", inLake), 0, 5)
 				if failedBefore {
-					if err := b.CloseFile(t.Context(), "a", trigger.Requested); err != nil {
+					if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(50 * time.Minute)
 				}
 				for range 2 { // the second time after a restart without the target
 					b = reopen(b, nil)
-					if err := b.Flush(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `there is no target "lake"`) {
+					if err := b.Sink("a").Flush(t.Context()); err == nil || !strings.Contains(err.Error(), `there is no target "lake"`) {
 						t.Errorf("flush without the target: %v", err)
 					}
 					time.Sleep(30 * 24 * time.Hour)
 					synctest.Wait()
-					st, _ := b.SinkStats("a")
+					st, _ := b.Sink("a").Stats()
 					if st.Expired.Rows > 0 || len(st.Files) != 1 || st.Files[0].Level.Rows != 5 {
 						t.Fatalf("rows that wait for a target are gone: %s", state(b, "a"))
 					}
@@ -230,7 +230,7 @@ func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
 				b = reopen(b, with)
 				time.Sleep(50 * time.Minute)
 				synctest.Wait()
-				if st, _ := b.SinkStats("a"); st.Expired.Rows > 0 || st.Files[0].RetryReason != failing.Error() {
+				if st, _ := b.Sink("a").Stats(); st.Expired.Rows > 0 || st.Files[0].RetryReason != failing.Error() {
 					t.Fatalf("the target is back and fails for less than the retention: %s", state(b, "a"))
 				}
 				lake.Before = nil
@@ -241,11 +241,11 @@ func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
 				// The operator may still give them up.
 				put(t, b, define(t, b, "a", inLake), 5, 6)
 				b = reopen(b, nil)
-				if err := b.Flush(t.Context(), "a"); err == nil {
+				if err := b.Sink("a").Flush(t.Context()); err == nil {
 					t.Error("flush without the target has no error")
 				}
-				st, _ := b.SinkStats("a")
-				if err := b.Discard(t.Context(), "a", st.Files[len(st.Files)-1].ID); err != nil {
+				st, _ := b.Sink("a").Stats()
+				if err := b.Sink("a").Discard(t.Context(), st.Files[len(st.Files)-1].ID); err != nil {
 					t.Error(err)
 				}
 				verify(t, b)

@@ -21,12 +21,12 @@ import (
 const togetherSinks = 30
 
 // openTogether opens a buffer with sinks whose files become due at the same time, and gives each a row of its number.
-func openTogether(t *testing.T, mem *buffertest.Memory) (*buffer.Buffer, []*buffer.SinkHandle) {
+func openTogether(t *testing.T, mem *buffertest.Memory) (*buffer.Buffer, []*buffer.DefinedSink) {
 	t.Helper()
 	opts := memoryOptions(t, mem)
 	opts.Target = buffertest.ManyMemory{Memory: mem}
 	b := open(t, opts)
-	var sinks []*buffer.SinkHandle
+	var sinks []*buffer.DefinedSink
 	for i := range togetherSinks {
 		sinks = append(sinks, define(t, b, fmt.Sprint("s", i)))
 	}
@@ -34,7 +34,7 @@ func openTogether(t *testing.T, mem *buffertest.Memory) (*buffer.Buffer, []*buff
 	return b, sinks
 }
 
-func putAll(t *testing.T, b *buffer.Buffer, sinks []*buffer.SinkHandle) {
+func putAll(t *testing.T, b *buffer.Buffer, sinks []*buffer.DefinedSink) {
 	t.Helper()
 	for i, s := range sinks {
 		put1(t, b, s, i, "v")
@@ -66,7 +66,7 @@ func wantEach(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, n int, exc
 		if got := len(mem.Rows("in.c-test." + id)); got != n {
 			t.Errorf("got %d rows in the table of %s, want %d", got, id, n)
 		}
-		if st, _ := b.SinkStats(id); st.Target.Rows != int64(n) {
+		if st, _ := b.Sink(id).Stats(); st.Target.Rows != int64(n) {
 			t.Errorf("got %d imported rows of %s, want %d", st.Target.Rows, id, n)
 		}
 	}
@@ -115,7 +115,7 @@ func TestFileThatIsRefusedLeavesTheOthers(t *testing.T) {
 		if _, failed := callsOf(mem, buffertest.OpImportMany); len(failed) != 1 {
 			t.Errorf("got %d failed calls of ImportMany after the next files, want 1: the sink is imported alone", len(failed))
 		}
-		if st, _ := b.SinkStats("s7"); st.Poison.Rows != 2 {
+		if st, _ := b.Sink("s7").Stats(); st.Poison.Rows != 2 {
 			t.Errorf("got %d refused rows, want 2", st.Poison.Rows)
 		}
 		verify(t, b)
@@ -194,7 +194,7 @@ func TestMissingObjectLeavesTheOthers(t *testing.T) {
 		opts.Target = buffertest.ManyMemory{Memory: mem}
 		opts.Imports = 1
 		b := open(t, opts)
-		var sinks []*buffer.SinkHandle
+		var sinks []*buffer.DefinedSink
 		for i := range togetherSinks {
 			sinks = append(sinks, define(t, b, fmt.Sprint("s", i)))
 		}
@@ -202,7 +202,7 @@ func TestMissingObjectLeavesTheOthers(t *testing.T) {
 		due()
 		held := 0
 		for i := range togetherSinks {
-			if st, _ := b.SinkStats(fmt.Sprint("s", i)); st.Target.Rows == 0 {
+			if st, _ := b.Sink(fmt.Sprint("s", i)).Stats(); st.Target.Rows == 0 {
 				held++
 			}
 		}
@@ -223,7 +223,7 @@ func TestLargeFileIsImportedAlone(t *testing.T) {
 		put1(t, b, sinks[3], 3, strings.Repeat("x", 200<<10))
 		due()
 		wantEach(t, b, mem, 1, "s3")
-		st, _ := b.SinkStats("s3")
+		st, _ := b.Sink("s3").Stats()
 		large := st.Files[0].ID
 		many, _ := callsOf(mem, buffertest.OpImportMany)
 		for _, c := range many {
@@ -254,12 +254,12 @@ func TestRetriedFileKeepsItsTurnAfterACallThatFails(t *testing.T) {
 		first := ""
 		for i := range togetherSinks {
 			id := fmt.Sprint("s", i)
-			if st, _ := b.SinkStats(id); strings.HasSuffix(st.Files[0].ID, "f000000000001") {
+			if st, _ := b.Sink(id).Stats(); strings.HasSuffix(st.Files[0].ID, "f000000000001") {
 				first = id
 			}
 		}
 		retry := func(id string) {
-			if err := b.Retry(t.Context(), id); err != nil {
+			if err := b.Sink(id).Retry(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -319,10 +319,10 @@ func TestEraseRowsDuringACallForSeveralFiles(t *testing.T) {
 				results := make(chan buffer.ErasedRows, togetherSinks)
 				for i := range togetherSinks {
 					id := fmt.Sprint("s", i)
-					st, _ := b.SinkStats(id)
+					st, _ := b.Sink(id).Stats()
 					before += st.Target.Rows
 					go func() {
-						res, err := b.EraseRows(context.Background(), time.Now().Add(time.Hour), id, func(driver.Table, [][]byte) bool { return true })
+						res, err := b.Sink(id).EraseRows(context.Background(), time.Now().Add(time.Hour), func(driver.Table, [][]byte) bool { return true })
 						if err != nil {
 							t.Error(err)
 						}
@@ -346,7 +346,7 @@ func TestEraseRowsDuringACallForSeveralFiles(t *testing.T) {
 				for i := range togetherSinks {
 					id := fmt.Sprint("s", i)
 					stored += int64(len(mem.Rows("in.c-test." + id)))
-					st, _ := b.SinkStats(id)
+					st, _ := b.Sink(id).Stats()
 					discarded += st.Discarded.Rows
 				}
 				if stored+discarded != togetherSinks || erased != discarded || before+moved != stored {

@@ -38,7 +38,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 				mustEnsure(t, mem)
 				mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 				put(t, b, define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None }), 0, 3)
-				if err := b.Flush(t.Context(), "a"); err == nil {
+				if err := b.Sink("a").Flush(t.Context()); err == nil {
 					t.Fatal("imported into other columns")
 				}
 				verify(t, b)

@@ -24,7 +24,7 @@ func TestZeroValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, receiver := range []any{b, sink, claim, buffer.Ticket{}} {
+	for _, receiver := range []any{b, b.Sink("s"), b.Moves(), sink, claim, buffer.Ticket{}} {
 		zerotest.Calls(t, receiver, []string{"s"}, "Close", "Forget", "Drop")
 	}
 }

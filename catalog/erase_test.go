@@ -33,7 +33,7 @@ func ingest(t *testing.T, eng *forebay.Engine, source string, flush bool) {
 func noTrace(t *testing.T, eng *forebay.Engine, cat *catalog.Catalog, sinks ...string) {
 	t.Helper()
 	for _, sink := range sinks {
-		st, err := cat.SinkStatistics(t.Context(), "web", sink)
+		st, err := cat.Handle("web", sink).Statistics(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestErasedCountersBeginAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))) // one that waits
-	if st, err := cat.SinkStatistics(t.Context(), "web", "b"); err != nil || st.Rejected["missingValue"] == 0 && len(st.Rejected) == 0 {
+	if st, err := cat.Handle("web", "b").Statistics(t.Context()); err != nil || st.Rejected["missingValue"] == 0 && len(st.Rejected) == 0 {
 		t.Fatalf("nothing was rejected: %+v, %v", st, err)
 	}
 	must(cat.EraseSource("web"))
@@ -74,7 +74,7 @@ func TestErasedCountersBeginAnew(t *testing.T) {
 	must(cat.CreateSource(user, spec("Web", "a", "b")))
 	noTrace(t, eng, cat, "a", "b")
 	ingest(t, eng, "web", true)
-	if st, _ := cat.SinkStatistics(t.Context(), "web", "a"); st.Total.Rows != 1 || st.Target.FirstAt != st.Target.LastAt {
+	if st, _ := cat.Handle("web", "a").Statistics(t.Context()); st.Total.Rows != 1 || st.Target.FirstAt != st.Target.LastAt {
 		t.Errorf("with its first row the new sink has %+v", st)
 	}
 }

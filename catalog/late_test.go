@@ -81,7 +81,7 @@ func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 	if after, err := cat.Source("web"); err != nil || after.Secret != before.Secret {
 		t.Errorf("the secret has changed: %v", err)
 	}
-	if st, err := cat.SinkStatistics(t.Context(), "web", "a"); err != nil || st.Target.Rows != 1 {
+	if st, err := cat.Handle("web", "a").Statistics(t.Context()); err != nil || st.Target.Rows != 1 {
 		t.Errorf("the statistics were cleared: %+v, %v", st, err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/internal/warnlog"
-	"github.com/forebay/forebay/mapping"
 )
 
 // Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file. A
@@ -81,23 +80,19 @@ func refusal(ref Ref, recordID string, err error) error {
 	return err
 }
 
-// Rejected lists the quarantine of a sink. See [Catalog.Rejected].
-func (m *Maintenance) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) listRejected(ctx context.Context, ref Ref, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
 	st, err := m.sink(ref)
 	if err != nil {
 		return RejectedPage{}, err
 	}
-	page, err := m.eng.Sink(sourceID, id).Quarantine().Page(ctx, f, limit)
+	page, err := m.eng.Sink(ref.Source, ref.Sink).Quarantine().Page(ctx, f, limit)
 	if errors.Is(err, buffer.ErrUnknownRejected) {
 		return RejectedPage{}, noPlace(f.After)
 	}
 	return RejectedPage{Records: page.Records, Next: page.Next, Total: st.Quarantine.Records}, refusal(ref, "", err)
 }
 
-// RejectedRecord returns a record of a quarantine with its content.
-func (m *Maintenance) RejectedRecord(ctx context.Context, sourceID, id, recordID string) (forebay.RejectedContent, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) rejectedRecord(ctx context.Context, ref Ref, recordID string) (forebay.RejectedContent, error) {
 	q, err := m.quarantine(ref)
 	if err != nil {
 		return forebay.RejectedContent{}, err
@@ -106,9 +101,7 @@ func (m *Maintenance) RejectedRecord(ctx context.Context, sourceID, id, recordID
 	return c, refusal(ref, recordID, err)
 }
 
-// EditRejected replaces the body of a record. See [Catalog.EditRejected].
-func (m *Maintenance) EditRejected(ctx context.Context, by By, sourceID, id, recordID string, revision int, body []byte) error {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) editRejected(ctx context.Context, by By, ref Ref, recordID string, revision int, body []byte) error {
 	q, err := m.quarantine(ref)
 	if err != nil {
 		return err
@@ -116,9 +109,7 @@ func (m *Maintenance) EditRejected(ctx context.Context, by By, sourceID, id, rec
 	return refusal(ref, recordID, q.With(forebay.QuarantineNote{By: by.who()}).Edit(ctx, recordID, revision, body))
 }
 
-// TestRejected maps a record by the definition of now and stores nothing. See [Catalog.TestRejected].
-func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID string) ([]TestedCell, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) testRejected(ctx context.Context, ref Ref, recordID string) ([]TestedCell, error) {
 	q, err := m.quarantine(ref)
 	if err != nil {
 		return nil, err
@@ -133,9 +124,7 @@ func (m *Maintenance) TestRejected(ctx context.Context, sourceID, id, recordID s
 	return testedCells(cells), nil
 }
 
-// ReplayRejected replays one record at once. See [Catalog.ReplayRejected].
-func (m *Maintenance) ReplayRejected(ctx context.Context, sourceID, id, recordID string) (RejectsResult, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) replayRejected(ctx context.Context, ref Ref, recordID string) (RejectsResult, error) {
 	q, err := m.quarantine(ref)
 	if err != nil {
 		return RejectsResult{}, err
@@ -150,9 +139,7 @@ func (m *Maintenance) ReplayRejected(ctx context.Context, sourceID, id, recordID
 	return RejectsResult{Replayed: res.Replayed, Rejected: res.Rejected}, refusal(ref, recordID, err)
 }
 
-// DiscardRejected deletes one record permanently. See [Catalog.DiscardRejected].
-func (m *Maintenance) DiscardRejected(ctx context.Context, by By, sourceID, id, recordID, reason string) error {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) discardRejected(ctx context.Context, by By, ref Ref, recordID, reason string) error {
 	q, err := m.quarantine(ref)
 	if err != nil {
 		return err
@@ -164,9 +151,7 @@ func (m *Maintenance) DiscardRejected(ctx context.Context, by By, sourceID, id, 
 	return refusal(ref, recordID, err)
 }
 
-// ReplayRejects starts a task that replays the records of a selection. See [Catalog.ReplayRejects].
-func (m *Maintenance) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) replayRejects(ref Ref, s RejectedSelection) (Task, error) {
 	if q, err := m.quarantine(ref); err != nil {
 		return Task{}, err
 	} else if _, err := q.Mapping(m.ctx); err != nil {
@@ -177,9 +162,8 @@ func (m *Maintenance) ReplayRejects(sourceID, id string, s RejectedSelection) (T
 	})
 }
 
-// DiscardRejects starts a task that permanently deletes the records of a selection. See [Catalog.DiscardRejects].
-func (m *Maintenance) DiscardRejects(by By, sourceID, id string, s RejectedSelection, reason string) (Task, error) {
-	return m.start("discard", Ref{sourceID, id}, s, &Discard{By: by.who(), Reason: reason}, func(ctx context.Context, q forebay.SinkQuarantine) (res RejectsResult, err error) {
+func (m *Maintenance) discardRejects(by By, ref Ref, s RejectedSelection, reason string) (Task, error) {
+	return m.start("discard", ref, s, &Discard{By: by.who(), Reason: reason}, func(ctx context.Context, q forebay.SinkQuarantine) (res RejectsResult, err error) {
 		if len(s.IDs) == 0 {
 			res.Discarded, err = q.DiscardAll(ctx, s.Filter)
 			return res, err
@@ -232,13 +216,12 @@ func (m *Maintenance) Task(id string) (Task, error) {
 	return r.task, err
 }
 
-// SinkStatistics returns the counters of a sink. See [Catalog.SinkStatistics].
-func (m *Maintenance) SinkStatistics(_ context.Context, sourceID, id string) (Statistics, error) {
-	st, err := m.sink(Ref{sourceID, id})
+func (m *Maintenance) sinkStatistics(_ context.Context, ref Ref) (Statistics, error) {
+	st, err := m.sink(ref)
 	if err != nil {
 		return Statistics{}, err
 	}
-	return engineCounts{{sourceID, id}: st}.of(sourceID, Sink{ID: id}), nil
+	return engineCounts{{ref.Source, ref.Sink}: st}.of(ref.Source, Sink{ID: ref.Sink}), nil
 }
 
 // Retry repeats at once all failed work of a sink, or of all sinks of a source. See [Catalog.Retry].
@@ -256,26 +239,6 @@ func (m *Maintenance) Retry(ctx context.Context, ref Ref) error {
 	return err
 }
 
-// RetryFile repeats at once the failed work of a file. See [Catalog.RetryFile].
-func (m *Maintenance) RetryFile(ctx context.Context, sourceID, id, fileID string) error {
-	return m.onFile(ctx, request{Op: opRetry, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
-// DiscardFile gives up a file. See [Catalog.DiscardFile].
-func (m *Maintenance) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
-	return m.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
-// SplitFile continues with a file that is held. See [Catalog.SplitFile].
-func (m *Maintenance) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
-	return m.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
-// QuarantineFile moves the rows of a file to the quarantine. See [Catalog.QuarantineFile].
-func (m *Maintenance) QuarantineFile(ctx context.Context, sourceID, id, fileID string) error {
-	return m.onFile(ctx, request{Op: opQuarantineFile, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
 func (m *Maintenance) onFile(ctx context.Context, r request) error {
 	if _, err := m.sink(Ref{r.Source, r.Sinks[0]}); err != nil {
 		return err
@@ -287,16 +250,6 @@ func (m *Maintenance) onFile(ctx context.Context, r request) error {
 	return r.refusal(done, why)
 }
 
-// Shadow runs other columns of a sink next to its own. See [Catalog.Shadow].
-func (m *Maintenance) Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
-	return m.shadow(ctx, Ref{sourceID, id}, withColumns(columns), opts)
-}
-
-// ShadowCopy runs the table of another sink of the source next to the table of a sink. See [Catalog.ShadowCopy].
-func (m *Maintenance) ShadowCopy(ctx context.Context, sourceID, id, copyID string, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
-	return m.shadow(ctx, Ref{sourceID, id}, withTableOf(copyID), opts)
-}
-
 func (m *Maintenance) shadow(ctx context.Context, ref Ref, change shadowChange, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
 	source, _ := m.eng.Source(ref.Source)
 	r, err := m.shadows.begin(ctx, m.eng, source, ref, change, opts)
@@ -306,18 +259,14 @@ func (m *Maintenance) shadow(ctx context.Context, ref Ref, change shadowChange, 
 	return r, nil
 }
 
-// ShadowReport returns the findings of the last shadow of a sink so far. See [Catalog.ShadowReport].
-func (m *Maintenance) ShadowReport(sourceID, id string) (forebay.ShadowReport, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) shadowReport(ref Ref) (forebay.ShadowReport, error) {
 	if s := m.shadows.of(ref); s != nil {
 		return s.Report(), nil
 	}
 	return forebay.ShadowReport{}, noShadow(ref)
 }
 
-// EndShadow ends the shadow of a sink and returns its last report. See [Catalog.EndShadow].
-func (m *Maintenance) EndShadow(sourceID, id string) (forebay.ShadowReport, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) endShadow(ref Ref) (forebay.ShadowReport, error) {
 	if s := m.shadows.of(ref); s != nil {
 		return s.Close(), nil
 	}

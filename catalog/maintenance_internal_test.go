@@ -44,12 +44,12 @@ func TestMaintenanceTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refused *Error
-	if _, err := m.DiscardRejects(By{TokenDesc: "olga"}, "shop", "orders", RejectedSelection{}, "too old"); !errors.As(err, &refused) || refused.Code != Busy || refused.Task != "another" {
+	if _, err := m.Handle("shop", "orders").DiscardRejects(By{TokenDesc: "olga"}, RejectedSelection{}, "too old"); !errors.As(err, &refused) || refused.Code != Busy || refused.Task != "another" {
 		t.Errorf("beside another task: %v", err)
 	}
 	m.tasks.release(ref.entity() + rejectsKind)
 	for _, s := range []RejectedSelection{{IDs: make([]string, MaxSelected+1)}, {Filter: forebay.RejectedFilter{After: "x"}}} {
-		if _, err := m.ReplayRejects("shop", "orders", s); !errors.As(err, &refused) || refused.Code != BadRequest {
+		if _, err := m.Handle("shop", "orders").ReplayRejects(s); !errors.As(err, &refused) || refused.Code != BadRequest {
 			t.Errorf("a selection that cannot be: %v", err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestMaintenanceTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.cancel() // as a stop does
-	task, err := m.DiscardRejects(By{TokenDesc: "olga"}, "shop", "orders", RejectedSelection{}, "too old")
+	task, err := m.Handle("shop", "orders").DiscardRejects(By{TokenDesc: "olga"}, RejectedSelection{}, "too old")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestMaintenanceTasks(t *testing.T) {
 	if task, err = m.Task(task.ID); err != nil || task.Status != Failed || task.Failure != interruptedRejects || task.Rejects.Discarded != 0 || *task.Discard != (Discard{By: "olga", Reason: "too old"}) {
 		t.Errorf("%+v, %v", task, err)
 	}
-	if st, err := m.SinkStatistics(t.Context(), "shop", "orders"); err != nil || st.Quarantine.Records != 1 {
+	if st, err := m.Handle("shop", "orders").Statistics(t.Context()); err != nil || st.Quarantine.Records != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
@@ -89,36 +89,36 @@ func TestMaintenanceOfHeldFiles(t *testing.T) {
 	if err := m.eng.Flush(t.Context(), "shop"); !errors.As(err, &held) {
 		t.Fatalf("Flush = %v", err)
 	}
-	st, err := m.SinkStatistics(t.Context(), "shop", "orders")
+	st, err := m.Handle("shop", "orders").Statistics(t.Context())
 	if err != nil || len(st.Files) != 1 || !strings.Contains(st.Files[0].RetryReason, "violates the check") {
 		t.Fatalf("%+v, %v", st.Files, err)
 	}
 	file := st.Files[0].ID
 	var refused *Error
 	for _, decide := range []func() error{
-		func() error { return m.RetryFile(t.Context(), "shop", "orders", "none") },
-		func() error { return m.SplitFile(t.Context(), "shop", "orders", "none") },
-		func() error { return m.QuarantineFile(t.Context(), "shop", "orders", "none") },
-		func() error { return m.DiscardFile(t.Context(), "shop", "orders", "none") },
+		func() error { return m.Handle("shop", "orders").RetryFile(t.Context(), "none") },
+		func() error { return m.Handle("shop", "orders").SplitFile(t.Context(), "none") },
+		func() error { return m.Handle("shop", "orders").QuarantineFile(t.Context(), "none") },
+		func() error { return m.Handle("shop", "orders").DiscardFile(t.Context(), "none") },
 	} {
 		if err := decide(); !errors.As(err, &refused) || refused.Code != FileNotFound {
 			t.Errorf("an unknown file: %v", err)
 		}
 	}
-	if err := m.RetryFile(t.Context(), "shop", "none", file); !errors.As(err, &refused) || refused.Code != SinkNotFound {
+	if err := m.Handle("shop", "none").RetryFile(t.Context(), file); !errors.As(err, &refused) || refused.Code != SinkNotFound {
 		t.Errorf("an unknown sink: %v", err)
 	}
-	if err := m.SplitFile(t.Context(), "shop", "orders", file); err != nil {
+	if err := m.Handle("shop", "orders").SplitFile(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.eng.Flush(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
-	page, err := m.Rejected(t.Context(), "shop", "orders", forebay.RejectedFilter{Since: time.Now().Add(-time.Hour)}, 10)
+	page, err := m.Handle("shop", "orders").Rejected(t.Context(), forebay.RejectedFilter{Since: time.Now().Add(-time.Hour)}, 10)
 	if err != nil || len(page.Records) != 1 || page.Total != 1 || page.Records[0].Poison == nil || len(mem.Rows("orders")) != 2 {
 		t.Errorf("%+v, %v; the table has %v", page, err, mem.Rows("orders"))
 	}
-	if err := m.SplitFile(t.Context(), "shop", "orders", file); !errors.As(err, &refused) || refused.Code != FileNotFound {
+	if err := m.Handle("shop", "orders").SplitFile(t.Context(), file); !errors.As(err, &refused) || refused.Code != FileNotFound {
 		t.Errorf("a file that is in its table: %v", err)
 	}
 }

@@ -61,18 +61,15 @@ type TestedCell struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Rejected lists the quarantine of a sink, at most limit records that f selects. f.After is the Next of the page before. The work of each
-// instance is bounded as in [forebay.SinkQuarantine.Page]. Only with f.Content does it read the content of records.
-// On a store that several catalogs share it asks all nodes, and waits 2 s at most.
-func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
+func (c *Catalog) listRejected(ctx context.Context, ref Ref, f forebay.RejectedFilter, limit int) (RejectedPage, error) {
+	if _, _, err := c.Sink(ref.Source, ref.Sink); err != nil {
 		return RejectedPage{}, err
 	}
 	after, bad := c.positions(f.After)
 	if bad != nil {
 		return RejectedPage{}, bad
 	}
-	r := request{Op: opRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{After: after, Filter: newFilterRecord(f), Limit: max(limit, 1)}}
+	r := request{Op: opRejects, Source: ref.Source, Sinks: []string{ref.Sink}, Rejects: &rejectsRequest{After: after, Filter: newFilterRecord(f), Limit: max(limit, 1)}}
 	all := c.co.carryOut(ctx, r)
 	if _, _, err := outcomeOf(all); err != nil {
 		return RejectedPage{}, err
@@ -87,7 +84,7 @@ func (c *Catalog) Rejected(ctx context.Context, sourceID, id string, f forebay.R
 	page := RejectedPage{Missing: got.missing(ctx, func(instance string) bool { _, ok := pages[instance]; return ok })}
 	lives := c.co.instances()
 	maps.DeleteFunc(pages, func(instance string, _ instanceAnswer) bool { _, ok := lives[instance]; return !ok })
-	page.merge(sourceID, id, pages, after, max(limit, 1))
+	page.merge(ref.Source, ref.Sink, pages, after, max(limit, 1))
 	return page, nil
 }
 
@@ -180,18 +177,15 @@ func rejectNumber(id string) (uint64, bool) {
 	return n, err == nil
 }
 
-// RejectedRecord returns a record of a quarantine with its content. On a store that several catalogs share it may be at any node.
-func (c *Catalog) RejectedRecord(ctx context.Context, sourceID, id, recordID string) (forebay.RejectedContent, error) {
-	a, err := c.onRejected(ctx, request{Op: opRejected, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+func (c *Catalog) rejectedRecord(ctx context.Context, ref Ref, recordID string) (forebay.RejectedContent, error) {
+	a, err := c.onRejected(ctx, request{Op: opRejected, Source: ref.Source, Sinks: []string{ref.Sink}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
 	if err != nil || a.Content == nil {
 		return forebay.RejectedContent{}, err
 	}
-	return a.Content.content(sourceID, id), nil
+	return a.Content.content(ref.Source, ref.Sink), nil
 }
 
-// EditRejected replaces the body of a record. See [forebay.SinkQuarantine.Edit]. The error is [RecordChanged] if revision is not the last one.
-// A body for another node must be below 1 MB when it is compressed. The record keeps the name of by.
-func (c *Catalog) EditRejected(ctx context.Context, by By, sourceID, id, recordID string, revision int, body []byte) error {
+func (c *Catalog) editRejected(ctx context.Context, by By, ref Ref, recordID string, revision int, body []byte) error {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(body); err != nil {
@@ -201,7 +195,7 @@ func (c *Catalog) EditRejected(ctx context.Context, by By, sourceID, id, recordI
 		return err
 	}
 	_, err := c.onRejected(ctx, request{
-		Op: opEditReject, Source: sourceID, Sinks: []string{id},
+		Op: opEditReject, Source: ref.Source, Sinks: []string{ref.Sink},
 		Rejects: &rejectsRequest{IDs: []string{recordID}, Revision: revision, Body: packed.Bytes(), By: by.who()},
 	})
 	return err
@@ -223,30 +217,27 @@ func unpack(packed []byte) ([]byte, error) {
 // maxEdit bounds what an edit may unpack to, in bytes. A larger body is no event.
 const maxEdit = 256 << 20
 
-// TestRejected maps a record by the definition of now and stores nothing. The error is [SinkDisabled] for a sink that accepts no events.
-func (c *Catalog) TestRejected(ctx context.Context, sourceID, id, recordID string) ([]TestedCell, error) {
-	if err := c.maps(Ref{sourceID, id}); err != nil {
+func (c *Catalog) testRejected(ctx context.Context, ref Ref, recordID string) ([]TestedCell, error) {
+	if err := c.maps(ref); err != nil {
 		return nil, err
 	}
-	a, err := c.onRejected(ctx, request{Op: opTestReject, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+	a, err := c.onRejected(ctx, request{Op: opTestReject, Source: ref.Source, Sinks: []string{ref.Sink}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
 	if err != nil {
 		return nil, err
 	}
 	return a.Cells, nil
 }
 
-// ReplayRejected replays one record at once. See [forebay.SinkQuarantine.Replay]. The record becomes one row, however often it is called.
-func (c *Catalog) ReplayRejected(ctx context.Context, sourceID, id, recordID string) (RejectsResult, error) {
-	if err := c.maps(Ref{sourceID, id}); err != nil {
+func (c *Catalog) replayRejected(ctx context.Context, ref Ref, recordID string) (RejectsResult, error) {
+	if err := c.maps(ref); err != nil {
 		return RejectsResult{}, err
 	}
-	a, err := c.onRejected(ctx, request{Op: opReplayRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
+	a, err := c.onRejected(ctx, request{Op: opReplayRejects, Source: ref.Source, Sinks: []string{ref.Sink}, Rejects: &rejectsRequest{IDs: []string{recordID}}})
 	return a.Result, err
 }
 
-// DiscardRejected deletes one record permanently. The log of its node has the caller and the reason, which may be empty.
-func (c *Catalog) DiscardRejected(ctx context.Context, by By, sourceID, id, recordID, reason string) error {
-	_, err := c.onRejected(ctx, request{Op: opDropRejects, Source: sourceID, Sinks: []string{id}, Rejects: &rejectsRequest{
+func (c *Catalog) discardRejected(ctx context.Context, by By, ref Ref, recordID, reason string) error {
+	_, err := c.onRejected(ctx, request{Op: opDropRejects, Source: ref.Source, Sinks: []string{ref.Sink}, Rejects: &rejectsRequest{
 		IDs: []string{recordID}, By: by.who(), Reason: reason,
 	}})
 	return err

@@ -58,7 +58,7 @@ func listed(t *testing.T, cat *catalog.Catalog, limit int) (list []forebay.Rejec
 	t.Helper()
 	var f forebay.RejectedFilter
 	for range 1000 {
-		page, err := cat.Rejected(t.Context(), "shop", "orders", f, limit)
+		page, err := cat.Handle("shop", "orders").Rejected(t.Context(), f, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,29 +175,29 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			return ""
 		}
 		far := of(c)
-		content, err := a.RejectedRecord(t.Context(), "shop", "orders", far)
+		content, err := a.Handle("shop", "orders").RejectedRecord(t.Context(), far)
 		rec := content.Record
 		if err != nil || string(rec.Body) != `{"n":14}` || rec.Request.Query != "q=1" || rec.Header.Get("User-Agent") != "till/7" || !slices.Equal(content.Removed, []string{"Cookie"}) ||
 			content.Reason != "missingValue" || rec.Received.IsZero() {
 			t.Fatalf("%+v, %+v, %v", content, rec, err)
 		}
-		cells, err := a.TestRejected(t.Context(), "shop", "orders", far)
+		cells, err := a.Handle("shop", "orders").TestRejected(t.Context(), far)
 		if err != nil || len(cells) != 1 || cells[0].Reason != "missingValue" || cells[0].Error == "" || cells[0].Column != "price" {
 			t.Errorf("%+v, %v", cells, err)
 		}
-		if res, err := b.ReplayRejected(t.Context(), "shop", "orders", far); err != nil || res != (catalog.RejectsResult{Rejected: 1}) {
+		if res, err := b.Handle("shop", "orders").ReplayRejected(t.Context(), far); err != nil || res != (catalog.RejectsResult{Rejected: 1}) {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if err := a.EditRejected(t.Context(), user, "shop", "orders", far, 0, []byte(`{"price":14}`)); code(err) != catalog.RecordChanged {
+		if err := a.Handle("shop", "orders").EditRejected(t.Context(), user, far, 0, []byte(`{"price":14}`)); code(err) != catalog.RecordChanged {
 			t.Errorf("an edit of an earlier revision: %v", err)
 		}
-		if err := a.EditRejected(t.Context(), user, "shop", "orders", far, 1, []byte(`{"price":14}`)); err != nil {
+		if err := a.Handle("shop", "orders").EditRejected(t.Context(), user, far, 1, []byte(`{"price":14}`)); err != nil {
 			t.Error(err)
 		}
-		if res, err := b.ReplayRejected(t.Context(), "shop", "orders", far); err != nil || res != (catalog.RejectsResult{Replayed: 1}) {
+		if res, err := b.Handle("shop", "orders").ReplayRejected(t.Context(), far); err != nil || res != (catalog.RejectsResult{Replayed: 1}) {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if _, err := a.ReplayRejected(t.Context(), "shop", "orders", far); code(err) != catalog.RecordNotFound {
+		if _, err := a.Handle("shop", "orders").ReplayRejected(t.Context(), far); code(err) != catalog.RecordNotFound {
 			t.Errorf("a replay of what was replayed: %v", err)
 		}
 
@@ -208,16 +208,16 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			t.Errorf("%d records without %v", len(list), missing)
 		}
 		var lacks *catalog.MissingError
-		if err := a.DiscardRejected(t.Context(), user, "shop", "orders", far, ""); !errors.As(err, &lacks) || lacks.Missing[0].Node != "c" {
+		if err := a.Handle("shop", "orders").DiscardRejected(t.Context(), user, far, ""); !errors.As(err, &lacks) || lacks.Missing[0].Node != "c" {
 			t.Errorf("discard of a record that a silent node may have: %v", err)
 		}
 		done(t, a.Catalog)(a.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
 		same(t, a, b)
-		task, err := b.ReplayRejects("shop", "orders", catalog.RejectedSelection{})
+		task, err := b.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.ReplayRejects("shop", "orders", catalog.RejectedSelection{}); code(err) != catalog.Busy {
+		if _, err := b.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}); code(err) != catalog.Busy {
 			t.Errorf("a second replay beside the first: %v", err)
 		}
 		task, err = b.Wait(t.Context(), task.ID)
@@ -232,11 +232,11 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 				last = r.ID
 			}
 		}
-		task = done(t, a.Catalog)(a.ReplayRejects("shop", "orders", catalog.RejectedSelection{IDs: []string{last, far, last}}))
+		task = done(t, a.Catalog)(a.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{IDs: []string{last, far, last}}))
 		if *task.Rejects != (catalog.RejectsResult{Replayed: 1, Gone: 1}) {
 			t.Errorf("%+v", task.Rejects)
 		}
-		task = done(t, a.Catalog)(a.ReplayRejects("shop", "orders", catalog.RejectedSelection{}))
+		task = done(t, a.Catalog)(a.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}))
 		if *task.Rejects != (catalog.RejectsResult{Replayed: each - 2}) {
 			t.Errorf("%+v", task.Rejects)
 		}
@@ -244,7 +244,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			if err := n.eng.FlushAll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			st, err := n.SinkStatistics(t.Context(), "shop", "orders")
+			st, err := n.Handle("shop", "orders").Statistics(t.Context())
 			if q := st.Quarantine; err != nil || q.Records != 0 || q.Added != nodes*each || q.Replayed != nodes*each || !q.OldestAt.IsZero() {
 				t.Errorf("%+v, %v", q, err)
 			}
@@ -288,12 +288,12 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 			t.Fatalf("%d records without %v", len(list), missing)
 		}
 		i := slices.IndexFunc(list, func(r forebay.RejectedRecord) bool { return restored.Sink("shop", "orders").Quarantine().Has(r.ID) })
-		if cells, err := c.TestRejected(t.Context(), "shop", "orders", list[i].ID); err != nil || cells[0].Reason != "missingValue" {
+		if cells, err := c.Handle("shop", "orders").TestRejected(t.Context(), list[i].ID); err != nil || cells[0].Reason != "missingValue" {
 			t.Errorf("%+v, %v", cells, err)
 		}
 		done(t, c.Catalog)(c.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
 		same(t, b, c)
-		task := done(t, c.Catalog)(c.ReplayRejects("shop", "orders", catalog.RejectedSelection{}))
+		task := done(t, c.Catalog)(c.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}))
 		if *task.Rejects != (catalog.RejectsResult{Replayed: 7}) {
 			t.Errorf("%+v", task.Rejects)
 		}
@@ -316,7 +316,7 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 			if err := n.CatchUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			st, err := n.SinkStatistics(t.Context(), "shop", "orders")
+			st, err := n.Handle("shop", "orders").Statistics(t.Context())
 			if q := st.Quarantine; err != nil || q.Records != 0 || q.Added != 7 || q.Replayed != 7 || st.Target.Rows != 7 {
 				t.Errorf("%+v, %v", st, err)
 			}
@@ -368,7 +368,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		reject(t, eng, 0, records)
 		done(t, cat)(cat.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
 		counting.Store(true)
-		task := done(t, cat)(cat.ReplayRejects("shop", "orders", catalog.RejectedSelection{}))
+		task := done(t, cat)(cat.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}))
 		counting.Store(false)
 		writes = n.Load()
 		if *task.Rejects != (catalog.RejectsResult{Replayed: records}) {
@@ -387,7 +387,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 			t.Errorf("cut at write %d of %d: the task is %+v, %v", cutAt, writes, again, err)
 		}
 		left := len(idsOf(func() []forebay.RejectedRecord { l, _ := listed(t, cat, 100); return l }()))
-		again := done(t, cat)(cat.ReplayRejects("shop", "orders", catalog.RejectedSelection{}))
+		again := done(t, cat)(cat.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}))
 		if *again.Rejects != (catalog.RejectsResult{Replayed: left}) {
 			t.Errorf("cut at write %d of %d: %d were left, the second task has %+v", cutAt, writes, left, again.Rejects)
 		}

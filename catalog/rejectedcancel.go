@@ -15,14 +15,10 @@ func rejectsEntity(ref Ref) string { return ref.entity() + rejectsKind }
 // replayRejectsType is the type of tasks that replay rejected records.
 const replayRejectsType = "api.replay" + rejectsKind
 
-// CancelRejects ends the replay of rejected records that runs for a sink, at whichever node, and returns its task, which ends soon, between two of
-// its steps, so each record is a row or still in the quarantine, and Task.Rejects counts the result. If none runs it returns the last one that
-// is kept. Without one the error is [TaskNotFound], and a [*MissingError] if the node that has it does not respond.
-func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task, error) {
+func (c *Catalog) cancelRejects(ctx context.Context, ref Ref) (Task, error) {
 	if err := c.CatchUp(ctx); err != nil {
 		return Task{}, err
 	}
-	ref := Ref{sourceID, id}
 	if _, _, err := c.find(ref); err != nil {
 		return Task{}, err
 	}
@@ -30,7 +26,7 @@ func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task,
 	if err != nil || last.Finished() || c.tasks.cancelRejects(last) {
 		return last, err
 	}
-	r := request{Op: opCancelRejects, Source: sourceID, Sinks: []string{id}, Task: last.ID}
+	r := request{Op: opCancelRejects, Source: ref.Source, Sinks: []string{ref.Sink}, Task: last.ID}
 	done := func(i instanceAnswer) bool { return i.Outcome == outcomeDone }
 	got := c.co.ask(ctx, filesTimeout, r, done)
 	all := got.instances
@@ -49,9 +45,7 @@ func (c *Catalog) CancelRejects(ctx context.Context, sourceID, id string) (Task,
 	return last, nil // it ends, or its node has stopped and another node ends it
 }
 
-// CancelRejects ends the replay of rejected records that runs for a sink. See [Catalog.CancelRejects].
-func (m *Maintenance) CancelRejects(_ context.Context, sourceID, id string) (Task, error) {
-	ref := Ref{sourceID, id}
+func (m *Maintenance) cancelRejects(_ context.Context, ref Ref) (Task, error) {
 	if _, err := m.quarantine(ref); err != nil {
 		return Task{}, err
 	}

@@ -31,7 +31,7 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 			a, b, c := all[0], all[1], all[2]
 			done(t, a.Catalog)(a.CreateSource(user, shop()))
 			same(t, all...)
-			if _, err := c.CancelRejects(t.Context(), "shop", "orders"); code(err) != catalog.TaskNotFound {
+			if _, err := c.Handle("shop", "orders").CancelRejects(t.Context()); code(err) != catalog.TaskNotFound {
 				t.Errorf("without a replay: %v", err)
 			}
 			const records = 250
@@ -51,14 +51,14 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 				if bytes.Contains(request, []byte(`"op":"replayRejects"`)) {
 					if steps++; steps == 1 {
 						var err error
-						if cancelled, err = c.CancelRejects(t.Context(), "shop", "orders"); err != nil {
+						if cancelled, err = c.Handle("shop", "orders").CancelRejects(t.Context()); err != nil {
 							t.Error(err)
 						}
 					}
 				}
 				return answer
 			}
-			task, err := a.ReplayRejects("shop", "orders", selection)
+			task, err := a.Handle("shop", "orders").ReplayRejects(selection)
 			if err == nil {
 				task, err = a.Wait(t.Context(), task.ID)
 			}
@@ -69,10 +69,10 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 			if list, _ := listed(t, a.Catalog, 1000); len(list) != records-100 {
 				t.Errorf("%d records are left", len(list))
 			}
-			if again, err := c.CancelRejects(t.Context(), "shop", "orders"); err != nil || again.ID != task.ID || !again.Finished() {
+			if again, err := c.Handle("shop", "orders").CancelRejects(t.Context()); err != nil || again.ID != task.ID || !again.Finished() {
 				t.Errorf("cancelled again: %+v, %v", again, err)
 			}
-			task = done(t, a.Catalog)(a.ReplayRejects("shop", "orders", selection))
+			task = done(t, a.Catalog)(a.Handle("shop", "orders").ReplayRejects(selection))
 			if task.Rejects.Replayed != records-100 {
 				t.Errorf("%+v", task.Rejects)
 			}
@@ -93,7 +93,7 @@ func TestReplayCancelledDuringAWrite(t *testing.T) {
 		var armed atomic.Bool
 		disk := disktest.Wrap(disktest.New(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
-				if _, err := cat.CancelRejects(context.Background(), "shop", "orders"); err != nil {
+				if _, err := cat.Handle("shop", "orders").CancelRejects(context.Background()); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(time.Second) // whoever waits has seen it
@@ -118,7 +118,7 @@ func TestReplayCancelledDuringAWrite(t *testing.T) {
 		reject(t, eng, 0, records)
 		done(t, cat)(cat.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
 		armed.Store(true)
-		task, err := cat.ReplayRejects("shop", "orders", catalog.RejectedSelection{})
+		task, err := cat.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{})
 		if err == nil {
 			task, err = cat.Wait(t.Context(), task.ID)
 		}

@@ -42,12 +42,12 @@ func TestSearchThroughAnyNode(t *testing.T) {
 				var got []string
 				f, empty := forebay.RejectedFilter{Content: "NEEDLE"}, 0
 				for range 50 {
-					page, err := n.Rejected(t.Context(), "shop", "orders", f, limit)
+					page, err := n.Handle("shop", "orders").Rejected(t.Context(), f, limit)
 					if err != nil || len(page.Missing) > 0 || page.Total != 14 || len(page.Records) > limit {
 						t.Fatalf("%+v, %v", page, err)
 					}
 					for _, r := range page.Records {
-						c, err := n.RejectedRecord(t.Context(), "shop", "orders", r.ID)
+						c, err := n.Handle("shop", "orders").RejectedRecord(t.Context(), r.ID)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -65,7 +65,7 @@ func TestSearchThroughAnyNode(t *testing.T) {
 				}
 			}
 		}
-		task := done(t, a.Catalog)(a.DiscardRejects(user, "shop", "orders", catalog.RejectedSelection{Filter: forebay.RejectedFilter{Content: "needle"}}, "test data"))
+		task := done(t, a.Catalog)(a.Handle("shop", "orders").DiscardRejects(user, catalog.RejectedSelection{Filter: forebay.RejectedFilter{Content: "needle"}}, "test data"))
 		if task, err := b.Task(task.ID); err != nil || *task.Discard != (catalog.Discard{By: "1", Reason: "test data"}) {
 			t.Errorf("another node shows %+v, %v", task.Discard, err)
 		}

@@ -61,20 +61,15 @@ type RejectedSelection struct {
 // MaxSelected is how many ids a [RejectedSelection] may have.
 const MaxSelected = 10_000
 
-// ReplayRejects starts a task that replays the records of a selection. See [forebay.SinkQuarantine.Replay]. Each becomes one row, whatever
-// fails and however often it is started. Records that are rejected after its start wait for the next one. Its Task.Rejects counts the records,
-// even if the task has failed. [Catalog.CancelRejects] ends it. One replay or discard of a sink excludes others, and no change of the sink.
-func (c *Catalog) ReplayRejects(sourceID, id string, s RejectedSelection) (Task, error) {
-	if err := c.maps(Ref{sourceID, id}); err != nil {
+func (c *Catalog) replayRejects(ref Ref, s RejectedSelection) (Task, error) {
+	if err := c.maps(ref); err != nil {
 		return Task{}, err
 	}
-	return c.submitRejects("replay", opReplayRejects, Ref{sourceID, id}, s, nil)
+	return c.submitRejects("replay", opReplayRejects, ref, s, nil)
 }
 
-// DiscardRejects starts a task that permanently deletes the records of a selection, as [Catalog.ReplayRejects] replays them. Task.Discard has
-// the caller and the reason, which may be empty, and so has a line in the log when the task ends.
-func (c *Catalog) DiscardRejects(by By, sourceID, id string, s RejectedSelection, reason string) (Task, error) {
-	return c.submitRejects("discard", opDropRejects, Ref{sourceID, id}, s, &Discard{By: by.who(), Reason: reason})
+func (c *Catalog) discardRejects(by By, ref Ref, s RejectedSelection, reason string) (Task, error) {
+	return c.submitRejects("discard", opDropRejects, ref, s, &Discard{By: by.who(), Reason: reason})
 }
 
 // Discard says who discards rejected records, and why.

@@ -25,30 +25,6 @@ func (c *Catalog) Retry(ctx context.Context, ref Ref) error {
 	return err
 }
 
-// RetryFile is [Catalog.Retry] for one file of a sink.
-func (c *Catalog) RetryFile(ctx context.Context, sourceID, id, fileID string) error {
-	return c.onFile(ctx, request{Op: opRetry, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
-// DiscardFile gives up a file of a sink that is not in its table yet, see [forebay.SinkHandle.Discard]. Its rows are lost, and
-// counted as discarded. On a store that several catalogs share the file may be at any node. If the nodes that respond do not have it
-// and one does not respond, the error is a [*MissingError].
-func (c *Catalog) DiscardFile(ctx context.Context, sourceID, id, fileID string) error {
-	return c.onFile(ctx, request{Op: opDiscard, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
-// SplitFile continues with a file that is held because the target refuses rows of it, see [forebay.SinkHandle.SplitFile]. A file that is not held for
-// that is refused with [FileNotHeld]. On a store that several catalogs share it is like [Catalog.DiscardFile].
-func (c *Catalog) SplitFile(ctx context.Context, sourceID, id, fileID string) error {
-	return c.onFile(ctx, request{Op: opSplitFile, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
-// QuarantineFile moves the rows of a file that are not in its table to the quarantine of the sink, see [forebay.SinkHandle.QuarantineFile]. It is
-// refused with [FileNotHeld] or [QuarantineFull]. On a store that several catalogs share it is like [Catalog.DiscardFile].
-func (c *Catalog) QuarantineFile(ctx context.Context, sourceID, id, fileID string) error {
-	return c.onFile(ctx, request{Op: opQuarantineFile, Source: sourceID, Sinks: []string{id}, File: fileID})
-}
-
 func (c *Catalog) onFile(ctx context.Context, r request) error {
 	if _, _, err := c.Sink(r.Source, r.Sinks[0]); err != nil {
 		return err

@@ -146,7 +146,7 @@ func TestTimesSurviveAClearing(t *testing.T) {
 	}
 	first := func(rows int64) time.Time {
 		t.Helper()
-		st, err := cat.SinkStatistics(t.Context(), "web", "a")
+		st, err := cat.Handle("web", "a").Statistics(t.Context())
 		if err != nil || st.Total.Rows != rows {
 			t.Fatalf("%+v, %v", st.Total, err)
 		}

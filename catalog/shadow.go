@@ -57,21 +57,6 @@ func (l *shadows) keep(source string, t *tree) {
 	l.list = slices.DeleteFunc(l.list, func(o sinkShadow) bool { return o.ref.Source == source })
 }
 
-// Shadow runs other columns of a sink next to its own, on the records that arrive at the engine of this catalog. See
-// [forebay.SinkHandle.Shadow]. Nothing is stored. The report is for users who may see records.
-//
-// Errors: [BadRequest] for columns or options that break a rule, [SinkDisabled], [ShadowRuns], [ShadowLimit].
-func (c *Catalog) Shadow(ctx context.Context, sourceID, id string, columns mapping.Columns, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
-	return c.shadow(ctx, Ref{sourceID, id}, withColumns(columns), opts)
-}
-
-// ShadowCopy is [Catalog.Shadow] with the table of another sink of the source, which is a copy. It uses the columns
-// of the copy and the limits of its target. So the report compares the rows that the two tables get, before [Catalog.SwitchToCopy].
-// Further errors: [SinkNotFound] for the copy.
-func (c *Catalog) ShadowCopy(ctx context.Context, sourceID, id, copyID string, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
-	return c.shadow(ctx, Ref{sourceID, id}, withTableOf(copyID), opts)
-}
-
 func (c *Catalog) shadow(ctx context.Context, ref Ref, change shadowChange, opts forebay.ShadowOptions) (forebay.ShadowReport, error) {
 	if err := c.maps(ref); err != nil {
 		return forebay.ShadowReport{}, err
@@ -165,19 +150,16 @@ func noShadow(ref Ref) *Error {
 	return refuse(ShadowNotFound, "Sink %q of source %q has had no shadow since the service was started. Start one first.", ref.Sink, ref.Source)
 }
 
-// ShadowReport returns the findings of the last shadow of a sink so far. Without one since [Open] the error is [ShadowNotFound].
-func (c *Catalog) ShadowReport(sourceID, id string) (forebay.ShadowReport, error) {
-	s, err := c.shadowOf(Ref{sourceID, id})
+func (c *Catalog) shadowReport(ref Ref) (forebay.ShadowReport, error) {
+	s, err := c.shadowOf(ref)
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}
 	return s.Report(), nil
 }
 
-// EndShadow ends the shadow of a sink, waits until the records that wait are compared, and returns the last report, which [Catalog.ShadowReport]
-// has from then on. It may be repeated. Without a shadow since [Open] the error is [ShadowNotFound].
-func (c *Catalog) EndShadow(sourceID, id string) (forebay.ShadowReport, error) {
-	s, err := c.shadowOf(Ref{sourceID, id})
+func (c *Catalog) endShadow(ref Ref) (forebay.ShadowReport, error) {
+	s, err := c.shadowOf(ref)
 	if err != nil {
 		return forebay.ShadowReport{}, err
 	}

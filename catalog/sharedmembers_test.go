@@ -22,7 +22,7 @@ func counts(t *testing.T, n *node) (local, target int64, missing []string) {
 	if err := n.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	st, err := n.SinkStatistics(t.Context(), "web", "a")
+	st, err := n.Handle("web", "a").Statistics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestSharedStatistics(t *testing.T) {
 			ingest(t, n.eng, "web", false)
 		}
 		wantCounts(t, "at first", 3, 6, nil, all...)
-		st, err := all[0].SinkStatistics(t.Context(), "web", "b")
+		st, err := all[0].Handle("web", "b").Statistics(t.Context())
 		if err != nil || len(st.Files) < 6 || !slices.IsSortedFunc(st.Files, func(a, b buffer.FileStats) int { return a.OpenedAt.Compare(b.OpenedAt) }) {
 			t.Errorf("%d files, %v", len(st.Files), err)
 		}
@@ -66,7 +66,7 @@ func TestSharedStatistics(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCounts(t, "cleared", 3, 0, nil, all...)
-		if st, err := all[1].SinkStatistics(t.Context(), "web", "b"); err != nil || st.Target.Rows != 6 {
+		if st, err := all[1].Handle("web", "b").Statistics(t.Context()); err != nil || st.Target.Rows != 6 {
 			t.Errorf("the other sink has %+v, %v", st.Target, err)
 		}
 		ingest(t, all[1].eng, "web", true)
@@ -157,7 +157,7 @@ func TestFilesThroughAnyNode(t *testing.T) {
 		same(t, all...)
 		waiting := func() string {
 			t.Helper()
-			st, err := all[0].SinkStatistics(t.Context(), "web", "a")
+			st, err := all[0].Handle("web", "a").Statistics(t.Context())
 			if err != nil || len(st.Files) != 1 {
 				t.Fatalf("files %+v, %v", st.Files, err)
 			}
@@ -165,27 +165,27 @@ func TestFilesThroughAnyNode(t *testing.T) {
 		}
 		ingest(t, all[2].eng, "web", false)
 		id := waiting()
-		if err := all[0].RetryFile(t.Context(), "web", "a", id); err != nil {
+		if err := all[0].Handle("web", "a").RetryFile(t.Context(), id); err != nil {
 			t.Errorf("retry: %v", err)
 		}
 		if err := all[1].Retry(t.Context(), web); err != nil {
 			t.Errorf("retry of all: %v", err)
 		}
-		for what, do := range map[string]func(context.Context, string, string, string) error{"split": all[0].SplitFile, "quarantine": all[0].QuarantineFile} {
-			if err := do(t.Context(), "web", "a", id); code(err) != catalog.FileNotHeld || !strings.Contains(err.Error(), "not in staging yet") {
+		for what, do := range map[string]func(context.Context, string) error{"split": all[0].Handle("web", "a").SplitFile, "quarantine": all[0].Handle("web", "a").QuarantineFile} {
+			if err := do(t.Context(), id); code(err) != catalog.FileNotHeld || !strings.Contains(err.Error(), "not in staging yet") {
 				t.Errorf("%s of a file that is not held: %v", what, err)
 			}
 		}
-		if err := all[0].RetryFile(t.Context(), "web", "a", "none"); code(err) != catalog.FileNotFound {
+		if err := all[0].Handle("web", "a").RetryFile(t.Context(), "none"); code(err) != catalog.FileNotFound {
 			t.Errorf("retry of no file: %v", err)
 		}
 		all[2].deaf.Store(true)
 		var missing *catalog.MissingError
 		for what, do := range map[string]func() error{
-			"discard":      func() error { return all[0].DiscardFile(t.Context(), "web", "a", id) },
-			"retry":        func() error { return all[0].RetryFile(t.Context(), "web", "a", id) },
-			"split":        func() error { return all[0].SplitFile(t.Context(), "web", "a", id) },
-			"quarantine":   func() error { return all[0].QuarantineFile(t.Context(), "web", "a", id) },
+			"discard":      func() error { return all[0].Handle("web", "a").DiscardFile(t.Context(), id) },
+			"retry":        func() error { return all[0].Handle("web", "a").RetryFile(t.Context(), id) },
+			"split":        func() error { return all[0].Handle("web", "a").SplitFile(t.Context(), id) },
+			"quarantine":   func() error { return all[0].Handle("web", "a").QuarantineFile(t.Context(), id) },
 			"retry of all": func() error { return all[1].Retry(t.Context(), web) },
 		} {
 			if err := do(); !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0].Node != "c" {
@@ -197,10 +197,10 @@ func TestFilesThroughAnyNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer adopted.Close()
-		if err := all[0].DiscardFile(t.Context(), "web", "a", id); err != nil {
+		if err := all[0].Handle("web", "a").DiscardFile(t.Context(), id); err != nil {
 			t.Errorf("discard: %v", err)
 		}
-		if st, err := all[0].SinkStatistics(t.Context(), "web", "a"); err != nil || st.Discarded.Rows != 1 || st.Total.Rows != 0 {
+		if st, err := all[0].Handle("web", "a").Statistics(t.Context()); err != nil || st.Discarded.Rows != 1 || st.Total.Rows != 0 {
 			t.Errorf("after it: %+v, %v", st, err)
 		}
 	})

@@ -70,7 +70,7 @@ func TestPeersOfOtherReleases(t *testing.T) {
 				}
 				return []byte(tc.answer)
 			}
-			st, err := a.SinkStatistics(t.Context(), "web", "a")
+			st, err := a.Handle("web", "a").Statistics(t.Context())
 			if err != nil || st.Target.Rows != tc.rows || (len(st.Missing) == 0) != (tc.missing == "") {
 				t.Errorf("with the answer %s: %+v, %v", tc.answer, st, err)
 			}

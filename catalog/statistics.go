@@ -45,13 +45,12 @@ type Statistics struct {
 	Missing []Missing
 }
 
-// SinkStatistics returns the counters of a sink. See [Catalog.Statistics].
-func (c *Catalog) SinkStatistics(ctx context.Context, sourceID, id string) (Statistics, error) {
-	if _, _, err := c.Sink(sourceID, id); err != nil {
+func (c *Catalog) sinkStatistics(ctx context.Context, ref Ref) (Statistics, error) {
+	if _, _, err := c.Sink(ref.Source, ref.Sink); err != nil {
 		return Statistics{}, err
 	}
-	all, err := c.Statistics(ctx, []string{sourceID})
-	return all[sourceID][id], err
+	all, err := c.Statistics(ctx, []string{ref.Source})
+	return all[ref.Source][ref.Sink], err
 }
 
 // Statistics returns the counters of all live sinks of some sources, by source and sink id. Sources that are deleted, or that there are none

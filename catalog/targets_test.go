@@ -255,7 +255,7 @@ func TestSwitchToACopy(t *testing.T) {
 		if _, err := cat.SwitchToCopy(user, "web", id, copyID); code(err) != want {
 			t.Errorf("switch of %s to %s: got %v, want %s", id, copyID, err, want)
 		}
-		if _, err := cat.ShadowCopy(t.Context(), "web", id, copyID, forebay.ShadowOptions{}); code(err) != want {
+		if _, err := cat.Handle("web", id).ShadowCopy(t.Context(), copyID, forebay.ShadowOptions{}); code(err) != want {
 			t.Errorf("shadow of %s and %s: got %v, want %s", id, copyID, err, want)
 		}
 	}
@@ -267,12 +267,12 @@ func TestSwitchToACopy(t *testing.T) {
 	refused("a", "copy", catalog.SinkDisabled)
 	do(cat.Enable(user, ref))
 
-	if _, err := cat.ShadowCopy(t.Context(), "web", "a", "copy", forebay.ShadowOptions{}); err != nil {
+	if _, err := cat.Handle("web", "a").ShadowCopy(t.Context(), "copy", forebay.ShadowOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	send(t, cat, "2 both")
 	send(t, cat, strings.Repeat("3", 50))
-	if r, err := cat.EndShadow("web", "a"); err != nil || r.Compared != 2 || r.Equal != 1 || r.OnlyCurrent != 1 {
+	if r, err := cat.Handle("web", "a").EndShadow(); err != nil || r.Compared != 2 || r.Equal != 1 || r.OnlyCurrent != 1 {
 		t.Errorf("got %+v %v, want that the lake rejects one of two records", r, err)
 	}
 	do(cat.SwitchToCopy(user, "web", "a", "copy"))

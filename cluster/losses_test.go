@@ -127,12 +127,12 @@ func TestLossesFillNothing(t *testing.T) {
 	if err := clustertest.Eventually(func() error {
 		var got []string
 		for f := (forebay.RejectedFilter{}); ; {
-			page, err := c.list[0].Catalog().Rejected(t.Context(), "web", "events", f, 50)
+			page, err := c.list[0].Catalog().Handle("web", "events").Rejected(t.Context(), f, 50)
 			if err != nil || len(page.Missing) > 0 {
 				return fmt.Errorf("the list lacks %v: %w", page.Missing, err)
 			}
 			for _, r := range page.Records {
-				content, err := c.list[0].Catalog().RejectedRecord(t.Context(), "web", "events", r.ID)
+				content, err := c.list[0].Catalog().Handle("web", "events").RejectedRecord(t.Context(), r.ID)
 				if err != nil {
 					return err
 				}
@@ -156,7 +156,7 @@ func TestLossesFillNothing(t *testing.T) {
 func (c *nodes) awaitCounts(records, staged, imported int) {
 	c.t.Helper()
 	if err := clustertest.Eventually(func() error {
-		st, err := c.list[0].Catalog().SinkStatistics(c.t.Context(), "web", "events")
+		st, err := c.list[0].Catalog().Handle("web", "events").Statistics(c.t.Context())
 		if err != nil || len(st.Missing) > 0 {
 			return fmt.Errorf("the counters lack %v: %w", st.Missing, err)
 		}

@@ -356,7 +356,7 @@ func (er *Erasure) known() error {
 // arrivals says that files and rejected records of other engines arrive. Nothing searches them before they have arrived.
 func (er *Erasure) arrivals(context.Context) error {
 	var problems []error
-	for _, a := range er.Buffer.Arrivals() {
+	for _, a := range er.Buffer.Moves().Arrivals() {
 		problems = append(problems, fmt.Errorf("%d files and %d rejected records arrive from instance %s and are not searched: %w", a.Files, a.Records, a.Instance, buffer.ErrFileMoves))
 	}
 	return errors.Join(problems...)

@@ -72,7 +72,7 @@ func (er *Erasure) eraseSink(ctx context.Context, until time.Time, id string, p 
 		return er.scan(ctx, id, p, selects)
 	}
 	if sink != kept.ArchiveSink {
-		res, err := er.Buffer.EraseRows(ctx, until, id, selects)
+		res, err := er.Buffer.Sink(id).EraseRows(ctx, until, selects)
 		p.Searched, p.Found, p.Erased, p.Moved = res.Rows, res.Found, res.Erased, res.Moved
 		if res.Marked > 0 {
 			p.Note = fmt.Sprintf("%d rows will never reach their table. They leave staging when its target responds.", res.Marked)
@@ -112,14 +112,14 @@ func (er *Erasure) selects(source, sink string) func(t driver.Table, cells [][]b
 
 // scan counts rows of a sink that wait.
 func (er *Erasure) scan(ctx context.Context, id string, p *Place, selects func(t driver.Table, cells [][]byte) bool) error {
-	st, _ := er.Buffer.SinkStats(id)
+	st, _ := er.Buffer.Sink(id).Stats()
 	tables := map[string]driver.Table{}
 	for _, f := range st.Files {
 		if waits(f) {
 			tables[f.ID] = f.Table
 		}
 	}
-	for _, sl := range er.Buffer.Slices(id) {
+	for _, sl := range er.Buffer.Sink(id).Slices() {
 		table, ok := tables[sl.FileID]
 		if !ok {
 			continue

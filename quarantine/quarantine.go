@@ -38,7 +38,7 @@ type Host interface {
 // Sink is one definition of a sink.
 type Sink struct {
 	// Handle is the sink in the buffer.
-	Handle *buffer.SinkHandle
+	Handle *buffer.DefinedSink
 	// Mapper maps its records, to rows of at most MaxRowBytes. It was compiled from Columns.
 	Mapper      *mapping.Mapper
 	Columns     mapping.Columns
@@ -85,7 +85,7 @@ func (q Quarantine) With(note Note) Quarantine {
 type RejectedRecord struct {
 	// ID is unique over all sinks and engines.
 	ID string
-	// Place is a [Filter.After]. It is the ID, unless the record came from another engine with [buffer.Buffer.ReceiveRejected].
+	// Place is a [Filter.After]. It is the ID, unless the record came from another engine with [buffer.Moves.ReceiveRejected].
 	Place string
 	// Source and Sink are ids.
 	Source, Sink string
@@ -155,7 +155,7 @@ func (f *Filter) selects(r *RejectedRecord) bool {
 // quarantine. [Quarantine.Page] bounds that.
 func (q Quarantine) List(ctx context.Context, f Filter) iter.Seq2[RejectedRecord, error] {
 	return func(yield func(RejectedRecord, error) bool) {
-		for r, err := range q.buf.Rejected(ctx, q.id(), f.After) {
+		for r, err := range q.buf.Sink(q.id()).Rejected(ctx, f.After) {
 			if err != nil {
 				yield(RejectedRecord{}, q.host.Known(err))
 				return
@@ -175,7 +175,7 @@ func (q Quarantine) List(ctx context.Context, f Filter) iter.Seq2[RejectedRecord
 }
 
 // Has reports whether a record is in the quarantine now. It reads only memory.
-func (q Quarantine) Has(id string) bool { return q.buf.HasRejected(q.id(), id) }
+func (q Quarantine) Has(id string) bool { return q.buf.Sink(q.id()).HasRejected(id) }
 
 // Get returns a record with its content. The error is [buffer.ErrUnknownRejected] for one that is not in the quarantine.
 func (q Quarantine) Get(ctx context.Context, id string) (Content, error) {
@@ -185,9 +185,9 @@ func (q Quarantine) Get(ctx context.Context, id string) (Content, error) {
 
 // Read is [Quarantine.Get] with the stored form of the record. A record that is edited meanwhile is read again.
 func Read(ctx context.Context, q Quarantine, id string) (c Content, data []byte, err error) {
-	r, data, came, err := q.buf.RejectedRecord(ctx, q.id(), id)
+	r, data, came, err := q.buf.Sink(q.id()).RejectedRecord(ctx, id)
 	for errors.Is(err, buffer.ErrRejectedChanged) {
-		r, data, came, err = q.buf.RejectedRecord(ctx, q.id(), id)
+		r, data, came, err = q.buf.Sink(q.id()).RejectedRecord(ctx, id)
 	}
 	if err != nil {
 		return c, nil, q.host.Known(err)
@@ -231,7 +231,7 @@ func (q Quarantine) Edit(ctx context.Context, id string, revision int, body []by
 	}
 	info := kept.Rejection{Reason: c.Reason, Column: c.Column, Message: c.Message, Mapping: c.Mapping, Version: c.Version, Failed: c.Failed, TriedAt: c.TriedAt}
 	info.EditedAt, info.EditedBy = time.Now().UTC(), q.note.By
-	return q.host.Known(q.buf.UpdateRejected(ctx, q.id(), id, revision, info.Encode(), data))
+	return q.host.Known(q.buf.Sink(q.id()).UpdateRejected(ctx, id, revision, info.Encode(), data))
 }
 
 // Test maps a record with the current definition and stores nothing. It returns the cells, each with its value or its own error. Secret
@@ -287,7 +287,7 @@ func (q Quarantine) Mapping(ctx context.Context) (string, error) {
 
 // Discard permanently deletes records and returns how many there were. It may be repeated.
 func (q Quarantine) Discard(ctx context.Context, ids ...string) (int, error) {
-	n, err := q.buf.DiscardRejected(ctx, q.id(), ids...)
+	n, err := q.buf.Sink(q.id()).DiscardRejected(ctx, ids...)
 	if n > 0 && q.note != (Note{}) {
 		q.log.InfoContext(ctx, "rejected records discarded by request", "source", q.source, "sink", q.sink, "records", n, "by", q.note.By, "reason", q.note.Reason)
 	}

@@ -98,7 +98,7 @@ func (p *replayer) add(ctx context.Context, id string) error {
 		info := kept.RejectionOf(cause, kept.DefinitionName{Mapping: s.Mapping, Version: s.Version})
 		info.Failed, info.TriedAt = c.Failed+1, time.Now().UTC()
 		info.EditedAt, info.EditedBy = c.EditedAt, c.EditedBy
-		switch err := p.q.buf.UpdateRejected(ctx, p.q.id(), id, c.Revision, info.Encode(), nil); {
+		switch err := p.q.buf.Sink(p.q.id()).UpdateRejected(ctx, id, c.Revision, info.Encode(), nil); {
 		case errors.Is(err, buffer.ErrRejectedChanged):
 			continue
 		case errors.Is(err, buffer.ErrUnknownRejected):
@@ -130,7 +130,7 @@ func (p *replayer) flush(ctx context.Context) error {
 	if p.rows, p.size = nil, 0; len(rows) == 0 {
 		return nil
 	}
-	outcomes, err := p.q.buf.ReplayRejected(ctx, p.sink.Handle, time.Now(), rows...)
+	outcomes, err := p.sink.Handle.ReplayRejected(ctx, time.Now(), rows...)
 	if err != nil {
 		return p.q.host.Known(err)
 	}

@@ -142,7 +142,7 @@ type Source struct {
 // Sink is one definition of a sink.
 type Sink struct {
 	// Handle is the sink in the buffer.
-	Handle *buffer.SinkHandle
+	Handle *buffer.DefinedSink
 	// Mapper maps its records, to rows of at most MaxRowBytes.
 	Mapper      *mapping.Mapper
 	MaxRowBytes int
@@ -198,7 +198,7 @@ func (r *Replays) None() (err error) {
 
 // List returns the runs that a sink remembers, in the order of their first start. Errors are of the buffer.
 func (r *Replays) List(ctx context.Context, sinkID string) ([]Progress, error) {
-	positions, err := r.buf.Positions(ctx, sinkID)
+	positions, err := r.buf.Sink(sinkID).Positions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (r *Replays) Forget(ctx context.Context, sinkID, name string) error {
 		return fmt.Errorf("%w: %q: wait for its end", ErrRuns, name)
 	}
 	defer r.runs.Delete(key)
-	return r.buf.SetPosition(ctx, sinkID, buffer.Position{Name: runPosition + name})
+	return r.buf.Sink(sinkID).SetPosition(ctx, buffer.Position{Name: runPosition + name})
 }
 
 func parseProgress(value []byte) (p Progress, err error) {

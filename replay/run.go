@@ -67,7 +67,7 @@ func (r *Run) link(ctx context.Context) (err error) {
 
 // begin reads the position of the run, or stores a new one.
 func (r *Run) begin(ctx context.Context) error {
-	value, err := r.of.buf.Position(ctx, r.sinkID, runPosition+r.opts.Run)
+	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, runPosition+r.opts.Run)
 	if err != nil {
 		return r.host.Known(err)
 	}
@@ -144,7 +144,7 @@ func (r *Run) position() buffer.Position {
 
 // save stores the position alone.
 func (r *Run) save(ctx context.Context) error {
-	if err := r.of.buf.SetPosition(ctx, r.sinkID, r.position()); err != nil {
+	if err := r.of.buf.Sink(r.sinkID).SetPosition(ctx, r.position()); err != nil {
 		return err
 	}
 	r.committed()

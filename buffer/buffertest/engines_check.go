@@ -134,7 +134,7 @@ func (e engine) feed(ctx context.Context) error {
 			err = ticket.Wait(ctx)
 		}
 		if err == nil {
-			err = e.Flush(ctx, id)
+			err = e.Sink(id).Flush(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("round %d: %w", round, err)

@@ -67,7 +67,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range all {
-		st, _ := b.SinkStats(r.Sink.ID())
+		st, _ := b.Sink(r.Sink.ID()).Stats()
 		raw, stored = raw+int64(len(r.Data)), stored+st.Local.StoredBytes
 	}
 	if stored > raw/2 {
@@ -78,7 +78,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 	defer cancel()
 	for i := range all {
 		flushing.Go(func() {
-			if err := b.Flush(ctx, id(i)); err != nil {
+			if err := b.Sink(id(i)).Flush(ctx); err != nil {
 				t.Errorf("%s: %v", id(i), err)
 			}
 		})

@@ -61,7 +61,7 @@ func TestSlicesAreReadByEverybody(t *testing.T) {
 				}
 				want = append(want, data...)
 			}
-			if err := b.Flush(t.Context(), "s"); err != nil {
+			if err := b.Sink("s").Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			parts, err := filepath.Glob(filepath.Join(target.Path(table.ID), "*.csv.gz"))

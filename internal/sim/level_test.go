@@ -76,33 +76,33 @@ func (l *bufferLevel) define(ctx context.Context, id string) error {
 	return err
 }
 
-func (l *bufferLevel) end(ctx context.Context, id, _ string) error { return l.Drop(ctx, id) }
+func (l *bufferLevel) end(ctx context.Context, id, _ string) error { return l.Sink(id).Drop(ctx) }
 
 func (l *bufferLevel) append(ctx context.Context, c *client, w work) { c.appendRows(ctx, l.Buffer, w) }
 
-func (l *bufferLevel) flush(ctx context.Context, id string) error { return l.Flush(ctx, id) }
+func (l *bufferLevel) flush(ctx context.Context, id string) error { return l.Sink(id).Flush(ctx) }
 
 func (l *bufferLevel) flushAll(ctx context.Context) error {
 	for _, st := range l.Stats().Sinks {
-		if err := l.Flush(ctx, st.ID); err != nil {
+		if err := l.Sink(st.ID).Flush(ctx); err != nil {
 			return fmt.Errorf("sink %s: %w", st.ID, err)
 		}
 	}
 	return nil
 }
 
-func (l *bufferLevel) retry(ctx context.Context, id string) error { return l.Retry(ctx, id) }
+func (l *bufferLevel) retry(ctx context.Context, id string) error { return l.Sink(id).Retry(ctx) }
 
 func (l *bufferLevel) discard(ctx context.Context, id, file string) error {
-	return l.Discard(ctx, id, file)
+	return l.Sink(id).Discard(ctx, file)
 }
 
 func (l *bufferLevel) split(ctx context.Context, id, file string) error {
-	return l.SplitFile(ctx, id, file)
+	return l.Sink(id).SplitFile(ctx, file)
 }
 
 func (l *bufferLevel) setAside(ctx context.Context, id, file string) error {
-	return l.QuarantineFile(ctx, id, file)
+	return l.Sink(id).QuarantineFile(ctx, file)
 }
 
 func (l *bufferLevel) checkpoint(ctx context.Context, dir string) error {

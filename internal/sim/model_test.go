@@ -41,7 +41,7 @@ func newModel() model {
 }
 
 type handle struct {
-	sink    *buffer.SinkHandle
+	sink    *buffer.DefinedSink
 	conf    buffer.SinkConfig
 	version version
 }

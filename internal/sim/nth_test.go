@@ -115,7 +115,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 		var b *buffer.Buffer
 		again("open", func() (err error) { b, err = buffer.Open("data", opts); return err })
 		for part := range 3 {
-			var s *buffer.SinkHandle
+			var s *buffer.DefinedSink
 			again("define", func() (err error) { s, err = b.Define(t.Context(), conf); return err })
 			for i := range 15 {
 				id := fmt.Sprintf("%d.%d.%02d", session, part, i)
@@ -135,7 +135,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 				})
 			}
 			if part == 1 {
-				again("flush", func() error { return b.Flush(t.Context(), "a") })
+				again("flush", func() error { return b.Sink("a").Flush(t.Context()) })
 			}
 		}
 		if !cut {
@@ -160,7 +160,7 @@ func failNth(t *testing.T, n int, matches func(opKind) bool, inject fault, cut b
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	if err := b.Flush(ctx, "a"); err != nil {
+	if err := b.Sink("a").Flush(ctx); err != nil {
 		t.Errorf("flush on the healthy disk: %v", err)
 	}
 	synctest.Wait()
@@ -245,7 +245,7 @@ func TestFullDiskSurfacesAndPasses(t *testing.T) {
 		if err := put("after"); err != nil {
 			t.Fatalf("append after the disk has room again: %v", err)
 		}
-		if err := b.Flush(t.Context(), "a"); err != nil {
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Close(); err != nil {

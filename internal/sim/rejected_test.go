@@ -122,11 +122,11 @@ func (l *engineLevel) discardKept(ctx context.Context, id string, list []kept, a
 }
 
 func (l *bufferLevel) listKept(ctx context.Context, id string) (list []kept, err error) {
-	for rec, err := range l.Rejected(ctx, id, "") {
+	for rec, err := range l.Sink(id).Rejected(ctx, "") {
 		if err != nil {
 			return nil, err
 		}
-		rec, data, came, err := l.RejectedRecord(ctx, id, rec.ID)
+		rec, data, came, err := l.Sink(id).RejectedRecord(ctx, rec.ID)
 		if errors.Is(err, buffer.ErrUnknownRejected) || errors.Is(err, buffer.ErrRejectedChanged) {
 			continue
 		}
@@ -149,7 +149,7 @@ func (l *bufferLevel) listKept(ctx context.Context, id string) (list []kept, err
 }
 
 func (l *bufferLevel) repair(ctx context.Context, id string, k kept) error {
-	return l.UpdateRejected(ctx, id, k.id, k.revision, []byte(k.name), rejectedRow(k.name, repaired))
+	return l.Sink(id).UpdateRejected(ctx, k.id, k.revision, []byte(k.name), rejectedRow(k.name, repaired))
 }
 
 func rejectedRow(name, value string) []byte { return fmt.Appendf(nil, "\"%s\",\"%s\"\n", name, value) }
@@ -183,7 +183,7 @@ func (l *bufferLevel) replay(ctx context.Context, id string, list []kept, all bo
 		}
 	}
 	l.r.mu.Unlock()
-	outcomes, err := l.ReplayRejected(ctx, h.sink, time.Now(), rows...)
+	outcomes, err := h.sink.ReplayRejected(ctx, time.Now(), rows...)
 	for _, err := range outcomes {
 		switch {
 		case err == nil:
@@ -203,7 +203,7 @@ func (l *bufferLevel) discardKept(ctx context.Context, id string, list []kept, a
 			return 0, err
 		}
 	}
-	return l.DiscardRejected(ctx, id, idsOf(list)...)
+	return l.Sink(id).DiscardRejected(ctx, idsOf(list)...)
 }
 
 // keptStep is an operator's step with a quarantine, or with the rule of the target's refusals.

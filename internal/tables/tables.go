@@ -117,7 +117,7 @@ func (t Tables) check(s Sink) *check {
 	}
 	if c.err = t.Accepts(s.Config); c.err != nil {
 		c.step = ensureKnown
-	} else if before, known := t.Buffer.TableOf(s.Config.ID); known && same(before, s.Config.Table) && !before.Extend {
+	} else if before, known := t.Buffer.Sink(s.Config.ID).Table(); known && same(before, s.Config.Table) && !before.Extend {
 		c.step = ensureGrowth
 	}
 	return c
@@ -170,7 +170,7 @@ func (t Tables) judge(ctx context.Context, source string, checks []*check, refus
 			unchecked.add(id, table.ID, c.err)
 			continue
 		}
-		before, known := t.Buffer.TableOf(id)
+		before, known := t.Buffer.Sink(id).Table()
 		p := buffer.TableProblem{
 			Source: source, Sink: c.ID, Table: table.ID, Err: c.err,
 			Known: known && same(before, table) && slices.Equal(before.Columns, table.Columns),

@@ -17,7 +17,7 @@ func position(name string, value []byte) buffer.Position {
 
 // Append stores those pieces, in their order, that earlier calls with the name have not stored. It returns when they are acknowledged. stored are the
 // rows of this call. Each call has the same pieces, or more at their end.
-func Append(ctx context.Context, b *buffer.Buffer, sink *buffer.SinkHandle, name string, pieces []buffer.TailRows) (stored int64, err error) {
+func Append(ctx context.Context, b *buffer.Buffer, sink *buffer.DefinedSink, name string, pieces []buffer.TailRows) (stored int64, err error) {
 	have, err := begin(ctx, b, sink.ID(), name)
 	if err != nil {
 		return 0, err
@@ -38,12 +38,12 @@ func Append(ctx context.Context, b *buffer.Buffer, sink *buffer.SinkHandle, name
 
 // begin returns how many pieces are stored under a name. The name is stored before its first piece.
 func begin(ctx context.Context, b *buffer.Buffer, sinkID, name string) (int, error) {
-	value, err := b.Position(ctx, sinkID, position(name, nil).Name)
+	value, err := b.Sink(sinkID).Position(ctx, position(name, nil).Name)
 	if err != nil {
 		return 0, err
 	}
 	if value == nil {
-		return 0, b.SetPosition(ctx, sinkID, position(name, []byte("0")))
+		return 0, b.Sink(sinkID).SetPosition(ctx, position(name, []byte("0")))
 	}
 	have, err := strconv.Atoi(string(value))
 	if err != nil {
@@ -54,5 +54,5 @@ func begin(ctx context.Context, b *buffer.Buffer, sinkID, name string) (int, err
 
 // End forgets how much is stored under a name. A later call of Append stores everything again.
 func End(ctx context.Context, b *buffer.Buffer, sinkID, name string) error {
-	return b.SetPosition(ctx, sinkID, position(name, nil))
+	return b.Sink(sinkID).SetPosition(ctx, position(name, nil))
 }

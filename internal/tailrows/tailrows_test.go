@@ -15,7 +15,7 @@ import (
 // Pieces are stored once under a name, even if a call ends in the middle or the buffer is opened again, until the name is forgotten.
 func TestAppend(t *testing.T) {
 	mem, folder := buffertest.NewMemory(), t.TempDir()
-	open := func() (*buffer.Buffer, *buffer.SinkHandle) {
+	open := func() (*buffer.Buffer, *buffer.DefinedSink) {
 		b, err := buffer.Open(folder, buffer.Options{Staging: mem, Target: mem})
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestAppend(t *testing.T) {
 	if stored, err := Append(t.Context(), b, sink, "once", all[2:]); err != nil || stored != 1 {
 		t.Errorf("after End %d rows were stored, %v, want 1", stored, err)
 	}
-	if err := b.Flush(t.Context(), "s/k"); err != nil {
+	if err := b.Sink("s/k").Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {

@@ -38,11 +38,11 @@ func TestEraseRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	res, err := b.EraseRows(t.Context(), time.Now().Add(time.Minute), c.ID, func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == "ada" })
+	res, err := b.Sink(c.ID).EraseRows(t.Context(), time.Now().Add(time.Minute), func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == "ada" })
 	if err != nil || res.Erased != rows/3 || res.Why != nil {
 		t.Errorf("%+v, %v, want %d erased", res, err, rows/3)
 	}
-	if err := b.Flush(t.Context(), c.ID); err != nil {
+	if err := b.Sink(c.ID).Flush(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if report, err := b.Verify(t.Context()); err != nil || !report.OK() {

@@ -83,7 +83,7 @@ func TestEveryOperation(t *testing.T) {
 				s.want(409, "stream.api.fileIsNotHeld", testToken, op.method, strings.Replace(right, "none", s.waitingFile("web", "events"), 1), "")
 				right = strings.Replace(right, "none", s.heldFile("web", "events", 16), 1)
 			case "getShadow", "endShadow":
-				if _, err := s.cat.ShadowReport("web", "events"); err != nil {
+				if _, err := s.cat.Handle("web", "events").ShadowReport(); err != nil {
 					s.want(404, "stream.api.shadowNotFound", testToken, op.method, right, "")
 					s.want(200, "", testToken, "POST", right, sample(&operation{body: &shadowStart{}}))
 				}
@@ -100,7 +100,7 @@ func TestEveryOperation(t *testing.T) {
 				s.want(404, "stream.api.recordNotFound", testToken, op.method, right, "")
 				_, address := s.secretOf("web")
 				s.send(address, strings.Repeat("x", maxRow))
-				list, err := s.cat.Rejected(t.Context(), "web", "events", forebay.RejectedFilter{}, 100)
+				list, err := s.cat.Handle("web", "events").Rejected(t.Context(), forebay.RejectedFilter{}, 100)
 				if err != nil || len(list.Records) == 0 {
 					t.Fatalf("%+v, %v", list, err)
 				}

@@ -233,7 +233,7 @@ func (a *api) listRejected(c *call) (any, error) {
 		return nil, err
 	}
 	f.After = c.page.afterID
-	page, err := a.on.Rejected(c.ctx, c.source, c.sink, f, c.page.limit)
+	page, err := a.on.Handle(c.source, c.sink).Rejected(c.ctx, f, c.page.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (a *api) noteChange(ctx context.Context, c *call, what string) {
 }
 
 func (a *api) getRejected(c *call) (any, error) {
-	content, err := a.on.RejectedRecord(c.ctx, c.source, c.sink, c.record())
+	content, err := a.on.Handle(c.source, c.sink).RejectedRecord(c.ctx, c.record())
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func (a *api) editRejected(c *call) (any, error) {
 	if err != nil || n < 0 {
 		return nil, names.Errorf(http.StatusBadRequest, "invalidRange", "%s must be greater or equal than 0 but got %s", revisionParameter, text)
 	}
-	if err := a.on.EditRejected(c.ctx, c.by, c.source, c.sink, c.record(), n, c.raw); err != nil {
+	if err := a.on.Handle(c.source, c.sink).EditRejected(c.ctx, c.by, c.record(), n, c.raw); err != nil {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a rejected record was edited")
@@ -275,7 +275,7 @@ func (a *api) editRejected(c *call) (any, error) {
 }
 
 func (a *api) testRejected(c *call) (any, error) {
-	cells, err := a.on.TestRejected(c.ctx, c.source, c.sink, c.record())
+	cells, err := a.on.Handle(c.source, c.sink).TestRejected(c.ctx, c.record())
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func (a *api) testRejected(c *call) (any, error) {
 }
 
 func (a *api) replayRejected(c *call) (any, error) {
-	result, err := a.on.ReplayRejected(c.ctx, c.source, c.sink, c.record())
+	result, err := a.on.Handle(c.source, c.sink).ReplayRejected(c.ctx, c.record())
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +305,7 @@ func (a *api) discardRejected(c *call) (any, error) {
 	if n := utf8.RuneCountInString(reason); n > maxDiscardReason {
 		return nil, names.Errorf(http.StatusBadRequest, "invalidLength", "%s must be a maximum of %d characters in length but has %d", reasonParameter, maxDiscardReason, n)
 	}
-	if err := a.on.DiscardRejected(c.ctx, c.by, c.source, c.sink, c.record(), reason); err != nil {
+	if err := a.on.Handle(c.source, c.sink).DiscardRejected(c.ctx, c.by, c.record(), reason); err != nil {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a rejected record was discarded")
@@ -318,12 +318,12 @@ func (a *api) replaySelected(c *call) (any, error) {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a task for rejected records is starting")
-	return a.task(c)(a.on.ReplayRejects(c.source, c.sink, s))
+	return a.task(c)(a.on.Handle(c.source, c.sink).ReplayRejects(s))
 }
 
 func (a *api) cancelRejects(c *call) (any, error) {
 	a.noteChange(c.ctx, c, "the replay of rejected records is cancelled")
-	return a.task(c)(a.on.CancelRejects(c.ctx, c.source, c.sink))
+	return a.task(c)(a.on.Handle(c.source, c.sink).CancelRejects(c.ctx))
 }
 
 func (a *api) discardSelected(c *call) (any, error) {
@@ -333,7 +333,7 @@ func (a *api) discardSelected(c *call) (any, error) {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "a task for rejected records is starting")
-	return a.task(c)(a.on.DiscardRejects(c.by, c.source, c.sink, s, b.Reason))
+	return a.task(c)(a.on.Handle(c.source, c.sink).DiscardRejects(c.by, s, b.Reason))
 }
 
 func (b *rejectsSelection) selection() (catalog.RejectedSelection, error) {

@@ -22,7 +22,7 @@ func (s *service) waitingFile(source, sink string) string {
 	if _, err := s.eng.Ingest(s.t.Context(), source, mapping.JSON([]byte(`{"user":{"id":1}}`))); err != nil {
 		s.t.Fatal(err)
 	}
-	st, err := s.cat.SinkStatistics(s.t.Context(), source, sink)
+	st, err := s.cat.Handle(source, sink).Statistics(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -140,11 +140,15 @@ func (a *api) startShadow(c *call) (any, error) {
 	a.noteChange(c.ctx, c, "a shadow is starting")
 	opts := forebay.ShadowOptions{For: time.Duration(b.Seconds * float64(time.Second)), Records: b.Records, Sample: b.Sample}
 	if b.Copy != "" {
-		return shadow(a.on.ShadowCopy(c.ctx, c.source, c.sink, b.Copy, opts))
+		return shadow(a.on.Handle(c.source, c.sink).ShadowCopy(c.ctx, b.Copy, opts))
 	}
-	return shadow(a.on.Shadow(c.ctx, c.source, c.sink, cols, opts))
+	return shadow(a.on.Handle(c.source, c.sink).Shadow(c.ctx, cols, opts))
 }
 
-func (a *api) getShadow(c *call) (any, error) { return shadow(a.on.ShadowReport(c.source, c.sink)) }
+func (a *api) getShadow(c *call) (any, error) {
+	return shadow(a.on.Handle(c.source, c.sink).ShadowReport())
+}
 
-func (a *api) endShadow(c *call) (any, error) { return shadow(a.on.EndShadow(c.source, c.sink)) }
+func (a *api) endShadow(c *call) (any, error) {
+	return shadow(a.on.Handle(c.source, c.sink).EndShadow())
+}

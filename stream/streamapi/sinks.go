@@ -125,7 +125,7 @@ func (a *api) listSinks(deleted bool) func(*call) (any, error) {
 }
 
 func (a *api) sinkTotal(c *call) (any, error) {
-	s, err := a.on.SinkStatistics(c.ctx, c.source, c.sink)
+	s, err := a.on.Handle(c.source, c.sink).Statistics(c.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (a *api) sinkTotal(c *call) (any, error) {
 }
 
 func (a *api) sinkFiles(c *call) (any, error) {
-	s, err := a.on.SinkStatistics(c.ctx, c.source, c.sink)
+	s, err := a.on.Handle(c.source, c.sink).Statistics(c.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -186,17 +186,17 @@ func (a *api) failedFiles(*call) (any, error) {
 }
 
 func (a *api) retryFile(c *call) (any, error) {
-	return nil, a.on.RetryFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.Handle(c.source, c.sink).RetryFile(c.ctx, c.r.PathValue("fileId"))
 }
 
 func (a *api) splitFile(c *call) (any, error) {
-	return nil, a.on.SplitFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.Handle(c.source, c.sink).SplitFile(c.ctx, c.r.PathValue("fileId"))
 }
 
 func (a *api) quarantineFile(c *call) (any, error) {
-	return nil, a.on.QuarantineFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.Handle(c.source, c.sink).QuarantineFile(c.ctx, c.r.PathValue("fileId"))
 }
 
 func (a *api) discardFile(c *call) (any, error) {
-	return nil, a.on.DiscardFile(c.ctx, c.source, c.sink, c.r.PathValue("fileId"))
+	return nil, a.on.Handle(c.source, c.sink).DiscardFile(c.ctx, c.r.PathValue("fileId"))
 }

@@ -80,7 +80,7 @@
 // erased during the copy ends the attempt, because the adopter may have erased its own rows and records before.
 //
 // A file moves with its ids. The table knows its rows by the id of the file, or by the ids of its parts, and staging knows the objects by the ids of the
-// slices. So only records move, and an import that the lost node had begun is an import of the same id. See [buffer.Buffer.BeginDeparture].
+// slices. So only records move, and an import that the lost node had begun is an import of the same id. See [buffer.Moves.BeginDeparture].
 //
 // A file whose slices are not all in staging does not move. While something keeps the instance, its log gets short. The adopter makes a checkpoint,
 // trims the log, and opens it once more, so that the servers give back the room that the owner had reserved. Later checkpoints keep the log short.

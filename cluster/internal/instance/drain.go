@@ -254,7 +254,7 @@ func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
 	defer adoption.Close()
 	// An adopter before may have kept the files from being imported.
 	moved := d.k.Owner().MovedTo != ""
-	if err := e.Buffer().EndDeparture(ctx, moved); err != nil {
+	if err := e.Buffer().Moves().EndDeparture(ctx, moved); err != nil {
 		return err
 	}
 	if moved {

@@ -52,7 +52,9 @@ func (w *world) settle() {
 		return true
 	})
 	w.await("no record and no file arrives", func() bool {
-		return !slices.ContainsFunc(w.nodes, func(n *worldNode) bool { return n.runs != nil && len(n.runs.opened().Engine().Buffer().Arrivals()) > 0 })
+		return !slices.ContainsFunc(w.nodes, func(n *worldNode) bool {
+			return n.runs != nil && len(n.runs.opened().Engine().Buffer().Moves().Arrivals()) > 0
+		})
 	})
 	for _, n := range w.nodes {
 		if n.runs == nil {

@@ -160,7 +160,7 @@ func TestHeldFilesMoveOnce(t *testing.T) {
 								refused.Store(true)
 								return errColumn
 							}
-							if refused.Load() && here(w.records()[name], len(i.Engine().Buffer().Arrivals()), call) {
+							if refused.Load() && here(w.records()[name], len(i.Engine().Buffer().Moves().Arrivals()), call) {
 								once.Do(func() {
 									b.kill(nil, diskLost)
 									close(killed)

@@ -19,7 +19,7 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	if err := d.endArrivals(ctx, e, d.k.Instance(), nil); err != nil {
 		return false, err
 	}
-	if n := len(e.Buffer().Arrivals()); n > 0 {
+	if n := len(e.Buffer().Moves().Arrivals()); n > 0 {
 		return false, fmt.Errorf("records or files of %d instances arrive in it, and it is not known yet whose they are", n)
 	}
 	own, to := d.own.engine.Buffer(), d.own.keeper.Instance()
@@ -27,13 +27,13 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	if owner.MovedTo != "" {
 		return true, d.endMove(ctx, e, adoption)
 	}
-	if _, err := e.Buffer().BeginDeparture(ctx); err != nil {
-		return false, errors.Join(err, e.Buffer().EndDeparture(ctx, false))
+	if _, err := e.Buffer().Moves().BeginDeparture(ctx); err != nil {
+		return false, errors.Join(err, e.Buffer().Moves().EndDeparture(ctx, false))
 	}
 	resumeRejects := adoption.PauseRejects()
 	resume := func() error {
 		resumeRejects()
-		return e.Buffer().EndDeparture(ctx, false)
+		return e.Buffer().Moves().EndDeparture(ctx, false)
 	}
 	now := e.Stats()
 	switch {
@@ -43,10 +43,10 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 		return true, nil
 	}
 	by := buffer.Mover{Instance: name, Session: owner.Session, Epoch: owner.Epoch}
-	n, err := own.ReceiveRejected(ctx, e.Buffer(), by)
+	n, err := own.Moves().ReceiveRejected(ctx, e.Buffer(), by)
 	files := 0
 	if err == nil {
-		files, err = own.ReceiveFiles(ctx, e.Buffer(), by)
+		files, err = own.Moves().ReceiveFiles(ctx, e.Buffer(), by)
 	}
 	if err == nil && files != waiting(now) { // a replay has made rows since
 		err = errMore
@@ -58,7 +58,7 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 		}
 	}
 	if err != nil {
-		return false, errors.Join(err, own.EndArrival(ctx, name, false), resume())
+		return false, errors.Join(err, own.Moves().EndArrival(ctx, name, false), resume())
 	}
 	if err := d.k.Update(ctx, func(o *changelog.Owner) { o.MovedTo = to }); err != nil {
 		return false, err // it may have been written. The record decides, see endArrivals
@@ -85,20 +85,20 @@ func waiting(s forebay.Stats) (files int) {
 // endMove lets the rejected records and files belong to the instance of this node, if that is where they have moved.
 func (d *drainage) endMove(ctx context.Context, e *forebay.Engine, adoption Adoption) error {
 	if d.k.Owner().MovedTo == d.own.keeper.Instance() {
-		if err := d.own.engine.Buffer().EndArrival(ctx, d.k.Instance(), true); err != nil {
+		if err := d.own.engine.Buffer().Moves().EndArrival(ctx, d.k.Instance(), true); err != nil {
 			return err
 		}
 		d.arrived = true
 	}
 	adoption.RejectsMoved()
-	return e.Buffer().EndDeparture(ctx, true)
+	return e.Buffer().Moves().EndDeparture(ctx, true)
 }
 
 // endArrivals ends the moves to an instance that a crash interrupted, as the records of the other instances say. It skips undecided moves.
 // retired are the retired instances, if they are known.
 func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string, retired map[string]changelog.Owner) error {
 	pending := map[string]bool{}
-	for _, a := range e.Buffer().Arrivals() {
+	for _, a := range e.Buffer().Moves().Arrivals() {
 		v, err := d.opts.Owners.Get(ctx, changelog.OwnerKey(a.Instance))
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func (d *drainer) endArrivals(ctx context.Context, e *forebay.Engine, to string,
 			pending[a.Instance] = true
 			continue
 		}
-		if err := e.Buffer().EndArrival(ctx, a.Instance, accept); err != nil {
+		if err := e.Buffer().Moves().EndArrival(ctx, a.Instance, accept); err != nil {
 			return err
 		}
 	}

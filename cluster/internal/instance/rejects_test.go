@@ -228,7 +228,7 @@ func TestRejectedRecordsMoveOnce(t *testing.T) {
 					var once sync.Once
 					killed := make(chan struct{})
 					kill := func(call string) error {
-						if here(w.records()[name], len(i.Engine().Buffer().Arrivals()), call) {
+						if here(w.records()[name], len(i.Engine().Buffer().Moves().Arrivals()), call) {
 							once.Do(func() {
 								b.kill(nil, diskLost)
 								close(killed)
