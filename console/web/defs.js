@@ -1,6 +1,6 @@
 // Definitions: sources and sinks, the versions of one of them, what differs between two, and the way back.
 
-import { h, head, newPager, sinkLink, setText, replace, visible, timeNode } from "./dom.js";
+import { h, head, newPager, shortId, sinkLink, setText, replace, visible, timeNode } from "./dom.js";
 
 export function open(section, app) {
   let params = {};
@@ -75,7 +75,7 @@ export function open(section, app) {
 
   function row(d) {
     return h("tr", { "data-key": d.ref },
-      h("th", { scope: "row" }, d.ref.includes("/") ? sinkLink(d.ref) : d.ref),
+      h("th", { scope: "row" }, d.ref.includes("/") ? sinkLink(d.ref) : shortId(d.ref)),
       h("td", { class: "message", "data-label": "Name", text: d.name + " (" + d.kind + (d.disabled ? ", disabled" : "") + ")" }),
       h("td", { class: "n", "data-label": "Version", text: String(d.version.number) }), ...who(d.version),
       h("td", { class: "actions" }, h("button", { type: "button", text: "Versions", "aria-label": "Versions of " + d.ref, onclick: () => {

@@ -28,14 +28,30 @@ export function head(text, kind) {
   return h("th", { scope: "col", class: kind }, text || h("span", { class: "unseen", text: "Actions" }));
 }
 
-// shortId shows both ends of a long id, and all of it as its title.
-export function shortId(id, tag = "span") {
-  return id.length > 24 ? h(tag, { title: id, text: id.slice(0, 12) + "…" + id.slice(-8) }) : h(tag, { text: id });
+// longestId is the number of characters of an id that is shown whole.
+const longestId = 32;
+
+// shortId shows both ends of a long id, and all of it as its title. Of an id of parts, such as "source/sink", each part is cut alone.
+export function shortId(id, tag = "span", props = {}) {
+  const whole = visible(id);
+  const text = whole.split("/").map((part) => (part.length > longestId ? part.slice(0, 18) + "…" + part.slice(-10) : part)).join("/");
+  return h(tag, { ...props, title: text === whole ? null : whole, text });
+}
+
+// shortIds shows a few of many ids, after a word.
+export function shortIds(word, ids, few = 5) {
+  if (!ids.length) return [];
+  const rest = ids.length - few;
+  return [word + " ", ...ids.slice(0, few).flatMap((id) => [", ", shortId(id)]).slice(1), rest > 0 ? " and " + rest.toLocaleString("en") + " more" : null];
 }
 
 // sinkHash is the address of the page of a sink "source/sink", sinkLink a link to it.
 export const sinkHash = (id) => "#/sink/" + id.split("/").map(encodeURIComponent).join("/");
-export const sinkLink = (id) => h("a", { href: sinkHash(id), text: visible(id) });
+export const sinkLink = (id) => shortId(id, "a", { href: sinkHash(id) });
+
+// factNodes are names with values, of which a value without a space may be a long id.
+export const factNodes = (facts) => facts.flatMap((f) => [h("dt", { text: f.name }),
+  h("dd", {}, /\s/.test(f.value) ? f.value : shortId(f.value), f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]);
 
 // pageSize is the number of lines of a list that are shown at once. The server has the same number.
 export const pageSize = 50;

@@ -1,6 +1,6 @@
 // Health: readiness, room and memory, the recount of the ledger, damage on the disk, and the nodes of a cluster.
 
-import { h, head, shortId, sinkLink, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
+import { h, factNodes, head, shortId, shortIds, sinkLink, setSentence, setText, setAttr, setCell, replace, timeNode } from "./dom.js";
 
 const numbers = new Set(["Rows", "Bytes", "Epoch"]); // the columns that have them
 const every = 5000; // disk and nodes are asked so often while the page is open
@@ -68,22 +68,26 @@ export function open(section, app) {
     show(damage, d.damage, "Damage", ["Found", "Sink", "Rows", "Bytes", "File", "Reason", "Action"], (r) => {
       const bytes = h("span");
       setCell(bytes, r.size);
-      return [timeNode(r.at), r.sink.includes("/") ? sinkLink(r.sink) : r.sink || "all sinks", r.rows, bytes, r.file ? shortId(r.file) : "–",
+      return [timeNode(r.at), r.sink.includes("/") ? sinkLink(r.sink) : r.sink ? shortId(r.sink) : "all sinks", r.rows, bytes, r.file ? shortId(r.file) : "–",
         (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : ""),
         app.may("changes") ? h("button", { type: "button", text: "Remove", onclick: () => forget(r.id) }) : "–"];
     });
     section.dataset.disk = Number(section.dataset.disk || 0) + 1;
   }
 
+  function takenOver(r) {
+    const lists = [shortIds("adopting", r.adopting), shortIds("adopted", r.adopted), shortIds("damaged:", r.damaged)].filter((l) => l.length);
+    return lists.length ? h("span", {}, ...lists.flatMap((l) => ["; ", ...l]).slice(1)) : "none";
+  }
+
   function showNodes(n) {
     const away = n.nodes.filter((x) => !x.ready).length;
     setText(nodesNote, n.problem || (away ? away + " of " + n.nodes.length + " nodes " + (away === 1 ? "is" : "are") + " not ready." : n.nodes.length + " nodes, all ready."));
     show(nodes, n.nodes, "Nodes", ["Node", "State", "Instance", "Epoch", "Log", "Copies behind", "Instances taken over"], (r) => [
-      r.name,
+      shortId(r.name),
       h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "blocked", text: r.ready ? "ready" : "not ready" }), !r.ready && r.missing ? ": " + r.missing : null),
       r.instance ? shortId(r.instance) : "–", r.epoch, r.log, r.lag,
-      [r.adopting.length ? "adopting " + r.adopting.join(", ") : "", r.adopted.length ? "adopted " + r.adopted.join(", ") : "",
-        r.damaged.length ? "damaged: " + r.damaged.join(", ") : ""].filter((s) => s).join("; ") || "none",
+      takenOver(r),
     ]);
   }
 
@@ -108,8 +112,7 @@ export function open(section, app) {
       const key = JSON.stringify(head.facts);
       if (facts.dataset.shown !== key) {
         facts.dataset.shown = key;
-        replace(facts, ...head.facts.flatMap((f) => [h("dt", { text: f.name }), h("dd", {}, f.value, f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]),
-          h("dt", { text: "Free on the volume" }), free);
+        replace(facts, ...factNodes(head.facts), h("dt", { text: "Free on the volume" }), free);
       }
       setSentence(verified, head.verified);
       setAttr(verified, "data-state", head.state || null);

@@ -207,7 +207,7 @@ export function open(section, app) {
     return h("tr", { "data-key": keyOf(g) },
       h("td", { class: "n", "data-label": "Records", text: grouped(g.count) }),
       h("th", { scope: "row" }, sinkLink(g.sink)), cause(g),
-      h("td", { "data-label": "Columns" }, g.mapping ? h("code", { text: g.mapping }) : "–", (g.version ? " version " + g.version + "," : "") + (g.current ? " as now" : g.mapping ? " changed since" : "")),
+      h("td", { "data-label": "Columns" }, g.mapping ? shortId(g.mapping, "code") : "–", (g.version ? " version " + g.version + "," : "") + (g.current ? " as now" : g.mapping ? " changed since" : "")),
       rejected,
       h("td", { class: "actions" },
         h("button", { type: "button", text: "List", "aria-label": "List the records " + what, onclick: () => { change({ group: keyOf(g), list: "", record: "" }); listTitle.focus(); } }), " ",
@@ -264,7 +264,7 @@ export function open(section, app) {
     } });
     return h("tr", { "data-key": key },
       h("td", { "data-label": "Rejected" }, timeNode(r.at)),
-      h("th", { scope: "row" }, shortId(r.id, "code"), h("small", { text: " " + r.sink + (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : "") })),
+      h("th", { scope: "row" }, shortId(r.id, "code"), h("small", {}, " ", shortId(r.sink), (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : ""))),
       h("td", { class: "message", "data-label": "Message", text: r.message }),
       h("td", { class: "n", "data-label": "Size" }, sizeOf(r.size)),
       h("td", { class: "actions" }, button));

@@ -1,6 +1,6 @@
 // One sink: the picture, why rows wait, files, settings, and what can be done.
 
-import { h, head, newPager, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
+import { h, factNodes, head, newPager, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newQuery } from "./query.js";
 
@@ -238,7 +238,7 @@ export function open(section, app) {
       const key = JSON.stringify(head.facts);
       if (facts.dataset.key !== key) {
         facts.dataset.key = key;
-        replace(facts, ...head.facts.flatMap((f) => [h("dt", { text: f.name }), h("dd", {}, f.value, f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]));
+        replace(facts, ...factNodes(head.facts));
       }
       const of = JSON.stringify(head.facts[0]);
       if (of !== asked && app.may("records")) {
