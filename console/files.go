@@ -88,9 +88,8 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 	slices.Reverse(ended)
 	chosen := append(waiting, ended...)
 	list.Matching = len(chosen)
-	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
-	list.From = firstOfPage(from, len(chosen))
-	for _, i := range chosen[list.From:min(len(chosen), list.From+pageSize)] {
+	chosen, list.From = pageOf(chosen, q.Get("from"))
+	for _, i := range chosen {
 		rows = append(rows, k.fileRow(&files[i]))
 	}
 	for _, c := range causes {

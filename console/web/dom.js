@@ -42,7 +42,7 @@ export function shortId(id, tag = "span", props = {}) {
 export function shortIds(word, ids, few = 5) {
   if (!ids.length) return [];
   const rest = ids.length - few;
-  return [word + " ", ...ids.slice(0, few).flatMap((id) => [", ", shortId(id)]).slice(1), rest > 0 ? " and " + rest.toLocaleString("en") + " more" : null];
+  return [word + " ", ...ids.slice(0, few).flatMap((id) => [", ", shortId(id)]).slice(1), rest > 0 ? h("span", { title: ids.slice(few).join(", "), text: " and " + rest.toLocaleString("en") + " more" }) : null];
 }
 
 // sinkHash is the address of the page of a sink "source/sink", sinkLink a link to it.
@@ -77,7 +77,7 @@ export function newPager(go) {
 export function choices(page, names) {
   if (!names?.length) return [noSink];
   return ["Choose a sink: ", ...names.slice(0, 20).flatMap((name) =>
-    [" · ", h("a", { href: "#/" + page + "/" + name.split("/").map(encodeURIComponent).join("/"), text: visible(name) })]).slice(1), names.length > 20 ? " …" : ""];
+    [" · ", h("a", { href: "#/" + page + "/" + name.split("/").map(encodeURIComponent).join("/"), text: visible(name) })]).slice(1), ...(names.length > 20 ? [" · ", h("a", { href: "#/overview", text: "all sinks" })] : [])];
 }
 
 export const noSink = "No sink is defined yet. A program, a configuration file or the Stream API defines sources with their sinks.";
