@@ -178,7 +178,7 @@ func TestHealthDamage(t *testing.T) {
 type nodesAnswer struct {
 	Problem           string
 	Count, Away, From int
-	Nodes   []struct {
+	Nodes             []struct {
 		Name, Instance, Epoch, Missing, Log, Lag string
 		Ready                                    bool
 		Adopting, Adopted, Damaged               []string

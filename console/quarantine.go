@@ -310,7 +310,7 @@ type rejectGroups struct {
 	// Reasons and Columns are the choices that the rest of the filter leaves. MoreChoices is set if one of the lists is not complete.
 	Reasons     []string `json:"reasons"`
 	MoreChoices bool     `json:"moreChoices"`
-	Columns []string `json:"columns"`
+	Columns     []string `json:"columns"`
 	// Versions are numbers, the newest first.
 	Versions []string `json:"versions"`
 	// Changes is as in the head.
