@@ -56,7 +56,7 @@ func TestLongIDs(t *testing.T) {
 	nodes := func(context.Context) ([]catalog.Node, error) {
 		return []catalog.Node{{Name: long("node"), Instance: long("instance"), Adopting: []string{long("adopting")}, Adopted: []string{long("adopted")}, Damaged: []string{long("damaged")}}}, nil
 	}
-	// Definitions are those of the catalog.
+	// The page of definitions lists the catalog.
 	defined := strings.Repeat("y", forebay.MaxIDLength)
 	task, err := cat.CreateSource(catalog.By{}, catalog.SourceSpec{ID: defined, Name: "long", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{{
 		ID: defined, Name: "long", TableID: "in.c-web." + long("table"), Columns: mapping.Columns{mapping.UUID("id")},
