@@ -1,18 +1,26 @@
 // Nodes are made here and never from markup, so that nothing that strangers have written becomes more than text.
 
 // h makes an element. Props are attributes, except: on* functions are listeners, "class" and "text" are what they say, and a property that is
-// false, null or undefined is left out. Children are nodes and strings.
+// false, null or undefined is left out. An icon comes before the text. Children are nodes and strings.
 export function h(tag, props, ...children) {
   const node = document.createElement(tag);
+  let drawing = null;
   for (const [name, value] of Object.entries(props || {})) {
     if (value === false || value === null || value === undefined) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "text") node.textContent = value;
+    else if (name === "icon") drawing = icon(value);
     else if (name === "style" || name === "srcdoc") throw new Error(name + " is refused by the policy");
     else node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.filter((c) => c !== null && c !== undefined && c !== false));
+  if (drawing) node.prepend(drawing);
   return node;
+}
+
+// icon is a drawing of the sprite in document.html, beside a text that says the same.
+function icon(name) {
+  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("use", { href: "#i-" + name }));
 }
 
 // svg makes an element of a drawing. Lengths are attributes, because the policy refuses style attributes.

@@ -10,7 +10,7 @@ export function open(section, app) {
   const ready = h("p", { class: "verdict" });
   const facts = h("dl", { class: "facts" });
   const free = h("dd", { text: "–" });
-  const verify = h("button", { type: "button", text: "Verify", hidden: true, onclick: run });
+  const verify = h("button", { type: "button", icon: "check", text: "Verify", hidden: true, onclick: run });
   const verified = h("p", { class: "verdict" });
   const differences = h("ul", { class: "problems" });
   const damageNote = h("p"), damage = h("div"), nodesNote = h("p"), nodes = h("div");
@@ -81,7 +81,7 @@ export function open(section, app) {
       setCell(bytes, r.size);
       return [timeNode(r.at), r.sink.includes("/") ? sinkLink(r.sink) : r.sink ? shortId(r.sink) : "all sinks", r.rows, bytes, r.file ? shortId(r.file) : "–",
         (r.reason || (app.may("records") ? "–" : "needs the right to records")) + (r.store ? " Set aside in " + r.store + "." : ""),
-        app.may("changes") ? h("button", { type: "button", text: "Remove", onclick: () => forget(r.id) }) : "–"];
+        app.may("changes") ? h("button", { type: "button", icon: "discard", text: "Remove", onclick: () => forget(r.id) }) : "–"];
     });
     section.dataset.disk = Number(section.dataset.disk || 0) + 1;
   }

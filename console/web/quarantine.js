@@ -40,7 +40,7 @@ export function open(section, app) {
   const text = search("text", "Message has"), content = search("content", "Body or header has");
 
   const total = h("p", { class: "line" });
-  const again = h("button", { type: "button", text: "Refresh", onclick: () => load() });
+  const again = h("button", { type: "button", icon: "retry", text: "Refresh", onclick: () => load() });
   const others = h("p", { class: "line", hidden: true }, h("span"), " ", h("a", { href: "#/overview?sort=-rejected", text: "All sinks by their rejected records" }));
   const changed = h("span", { class: "muted", text: "Records have come or gone since.", hidden: true });
   const all = h("p", { class: "tablebar", hidden: true });
@@ -182,13 +182,13 @@ export function open(section, app) {
       }
     };
     return [
-      h("button", { type: "button", text: "Replay " + grouped(count) + "…", "aria-label": "Replay " + which, onclick: async () => {
+      h("button", { type: "button", icon: "replay", text: "Replay " + grouped(count) + "…", "aria-label": "Replay " + which, onclick: async () => {
         if (await app.ask({
           title: "Replay " + which + "?", action: "Replay",
           text: "Each record is mapped with the current definition. Records that pass become rows. The others stay. The replay continues if you close this page.",
         })) start("quarantine.replayall");
       } }),
-      h("button", { type: "button", class: "danger", text: "Discard " + grouped(count) + "…", "aria-label": "Discard " + which, onclick: async () => {
+      h("button", { type: "button", class: "danger", icon: "discard", text: "Discard " + grouped(count) + "…", "aria-label": "Discard " + which, onclick: async () => {
         const sure = await app.ask({ title: "Discard " + which + "?", action: "Discard", count, why: true, text: "They are deleted for good and never become rows." });
         if (sure) start("quarantine.discardall", sure);
       } }),
@@ -438,9 +438,9 @@ export function open(section, app) {
         h("button", { type: "button", text: "Cancel", onclick: () => { draft = null; showOpened(); view.querySelector(".choices button")?.focus(); } }));
     }
     return h("p", { class: "choices left" },
-      h("button", { type: "button", text: may.change ? "Edit" : "Try another body", onclick: () => edit() }),
-      may.change && h("button", { type: "button", text: "Replay", onclick: () => act(replay) }),
-      may.change && h("button", { type: "button", class: "danger", text: "Discard…", onclick: async () => {
+      h("button", { type: "button", icon: "edit", text: may.change ? "Edit" : "Try another body", onclick: () => edit() }),
+      may.change && h("button", { type: "button", icon: "replay", text: "Replay", onclick: () => act(replay) }),
+      may.change && h("button", { type: "button", class: "danger", icon: "discard", text: "Discard…", onclick: async () => {
         const sure = await app.ask({ title: "Discard record " + record.id + "?", action: "Discard", count: 1, why: true, text: "It is deleted for good and never becomes a row." });
         if (!sure) return;
         act(async (r) => {

@@ -6,7 +6,7 @@ export function open(section, app) {
   const names = h("datalist", { id: "trace-sources" });
   const source = h("input", { id: "trace-source", type: "search", list: "trace-sources", autocomplete: "off", spellcheck: "false", placeholder: "all sources" });
   const text = h("input", { id: "trace-text", type: "search", autocomplete: "off", spellcheck: "false", required: true, size: "36" });
-  const button = h("button", { text: "Find" });
+  const button = h("button", { icon: "find", text: "Find" });
   section.append(h("form", { class: "tablebar", role: "search", "aria-label": "Trace", onsubmit: (e) => { e.preventDefault(); find(); } },
     h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Request id, trace id, key or value" }), text,
     h("label", { for: "trace-source", text: "Source" }), source, names, button));
