@@ -130,8 +130,11 @@ func (h SinkHandle) Flush(ctx context.Context) error {
 }
 
 // held describes the failure of a file, nil when nothing of it failed. Called with mu held.
-func (b *Buffer) held(f *file) *HeldError {
-	h := &HeldError{SinkID: f.sink.id, FileID: b.fileID(f), Rows: f.tally().Rows}
+func (b *Buffer) held(f *file) *HeldError { return b.heldFile(f, b.fileID(f)) }
+
+// heldFile is held of a file whose id the caller has.
+func (b *Buffer) heldFile(f *file, id string) *HeldError {
+	h := &HeldError{SinkID: f.sink.id, FileID: id, Rows: f.tally().Rows}
 	r, e := &f.rec.Retry, b.importErrand(f)
 	if f.rec.State == format.FileWriting || f.rec.State == format.FileClosing {
 		for _, sl := range f.slices {

@@ -122,8 +122,9 @@ func (q *probeQueue) pop() (errand, bool) {
 
 // refusal is the effect of a failed attempt on its queue.
 type refusal struct {
-	id   uint64    // of the queue
-	next time.Time // the next probe
+	id    uint64    // of the queue
+	next  time.Time // the next probe
+	began time.Time // when the first attempt failed
 }
 
 // refused notes a failed attempt. delay returns the time until the next one for a number of failures in a row.
@@ -144,7 +145,7 @@ func (l *probeQueues) refused(e errand, now time.Time, delay func(streak int) ti
 		q.streak++
 		q.next = now.Add(delay(q.streak))
 	}
-	return refusal{q.id, q.next}
+	return refusal{q.id, q.next, q.began}
 }
 
 // queueEnd is what remains of a queue whose cause has passed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,44 @@ func TestOutageHasFewLogLines(t *testing.T) {
 		}
 		if n := log.count("file imported"); n != 3 {
 			t.Errorf("%d lines of imports, want one a file", n)
+		}
+	})
+}
+
+// A line of a failure says in this order what is broken, since when, what waits, what happens next, and what an operator can do. The time of
+// the first failure survives a restart.
+func TestOrderOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket")}
+		o.away.Store(true)
+		opts := memoryOptions(t, o.Memory)
+		opts.Staging, opts.Target = o, o
+		var log lines
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b := openAt(t, "data", opts)
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Interval = 1, time.Hour })
+		began := time.Now()
+		put(t, b, s, 0, 1)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		closeBuffer(t, b)
+		b = openAt(t, "data", opts)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		closeBuffer(t, b)
+		failures := regexp.MustCompile(`(?m)^.* msg="upload failed" (.*)$`).FindAllStringSubmatch(log.String(), -1)
+		if len(failures) < 4 {
+			t.Fatalf("%d lines:\n%s", len(failures), &log)
+		}
+		order := regexp.MustCompile(`^sink=a id=\S+ cause="put \S+: no such bucket" permanent=false since=(\S+) attempt=[0-9]+ failures=[0-9]+ waiting=1 retry_after=\S+ next="none; the rows wait and are retried"$`)
+		for _, line := range failures {
+			m := order.FindStringSubmatch(line[1])
+			if m == nil {
+				t.Fatalf("the line is %s", line[1])
+			}
+			if since, err := time.Parse(time.RFC3339, m[1]); err != nil || since.Sub(began) > time.Second || since.Before(began.Truncate(time.Second)) {
+				t.Errorf("the failure is said to last since %s, want %s (%v)", m[1], began, err)
+			}
 		}
 	})
 }

@@ -108,16 +108,20 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		if late {
 			last = t.now.Add(b.opts.Retry.Max)
 		}
-		attempt := r.Attempt
+		attempt, since := r.Attempt, queue.began
+		if !r.FirstFailed.IsZero() && r.FirstFailed.Before(since) { // before this process began
+			since = r.FirstFailed
+		}
 		t.onDurable(func() {
 			b.timers.Set(timerKey{timerProbe, queue.id}, queue.next)
 			if imports && !away {
 				b.timers.Set(timerKey{timerImport, e.num}, last)
 			}
 			if failures, waiting, ok := b.probes.speak(e.key, cause.Error(), t.now); ok {
+				// What is broken, since when, what waits, what happens next, what an operator can do.
 				// Events: upload failed, import failed, clean-up failed.
-				b.log.Warn(string(e.key.step)+" failed", "sink", e.key.sink, "id", id, "attempt", attempt, "permanent", permanent,
-					"retry_after", queue.next, "failures", failures, "waiting", waiting, "cause", cause, "next", nextStep(permanent))
+				b.log.Warn(string(e.key.step)+" failed", "sink", e.key.sink, "id", id, "cause", cause, "permanent", permanent,
+					"since", since, "attempt", attempt, "failures", failures, "waiting", waiting, "retry_after", queue.next, "next", nextStep(permanent))
 			}
 		})
 	})

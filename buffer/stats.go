@@ -212,6 +212,9 @@ func (h SinkHandle) Stats() (SinkStats, bool) {
 func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 	var local, staging format.Tally
 	st := SinkStats{ID: s.id, Dropped: s.rec.Dropped, Slices: make(map[SliceState]int)}
+	if len(s.files) > 0 {
+		st.Files = make([]FileStats, 0, len(s.files)) // one that grows is copied again and again with thousands of files
+	}
 	for _, f := range s.files {
 		for _, sl := range f.slices {
 			st.Slices[SliceState(sl.rec.State)]++
@@ -271,11 +274,13 @@ func (b *Buffer) fileStats(f *file) FileStats {
 	if f.rec.Split != nil {
 		st.Poison = f.rec.Split.Refused()
 	}
-	if h := b.held(f); h != nil && !f.done() {
-		st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
-		st.FirstFailed, st.Permanent = h.firstFailed, h.permanent
-		if r := f.rec.Retry.Refused; r != nil && st.Attempt > 0 && f.rec.State == format.FileImporting {
-			st.Refused = new(driver.RowError(*r))
+	if !f.done() {
+		if h := b.heldFile(f, st.ID); h != nil {
+			st.Attempt, st.RetryReason, st.RetryAfter = h.Attempt, h.Err.Error(), h.RetryAfter
+			st.FirstFailed, st.Permanent = h.firstFailed, h.permanent
+			if r := f.rec.Retry.Refused; r != nil && st.Attempt > 0 && f.rec.State == format.FileImporting {
+				st.Refused = new(driver.RowError(*r))
+			}
 		}
 	}
 	if f.rec.State == format.FileWriting {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -70,10 +69,6 @@ func refOf(text string) catalog.Ref {
 // defsList returns the live sources, each before its sinks. The query has "filter", a part of a ref, a name or a user, and "skip", the number of
 // definitions before the returned ones.
 func (c *call) defsList() (any, error) {
-	skip, err := c.number("skip", 0, 0, math.MaxInt32)
-	if err != nil {
-		return nil, err
-	}
 	filter := strings.ToLower(strings.TrimSpace(c.query.Get("filter")))
 	list := []defLine{}
 	add := func(l defLine) {
@@ -94,9 +89,8 @@ func (c *call) defsList() (any, error) {
 			add(defLine{source.ID + "/" + sink.ID, visible(sink.Name), "sink", sink.DisabledWith(of) != nil, versionOf(sink.Version)})
 		}
 	}
-	matching := len(list)
-	skip = firstOfPage(skip, matching)
-	return map[string]any{"list": list[skip:min(matching, skip+pageSize)], "matching": matching, "skip": skip}, nil
+	page, skip := pageOf(list, c.query.Get("skip"))
+	return map[string]any{"list": page, "matching": len(list), "skip": skip}, nil
 }
 
 // latest returns the number of the version that is live.

@@ -88,9 +88,8 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 	slices.Reverse(ended)
 	chosen := append(waiting, ended...)
 	list.Matching = len(chosen)
-	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
-	list.From = firstOfPage(from, len(chosen))
-	for _, i := range chosen[list.From:min(len(chosen), list.From+pageSize)] {
+	chosen, list.From = pageOf(chosen, q.Get("from"))
+	for _, i := range chosen {
 		rows = append(rows, k.fileRow(&files[i]))
 	}
 	for _, c := range causes {
@@ -108,20 +107,26 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 // not fail.
 func (k sinkNow) causesOf(files []buffer.FileStats) (causes []*cause, keys []string) {
 	keys = make([]string, len(files))
-	byKey, known := make(map[string]*cause), make(map[string]string)
+	// failure is how the error of a file is told apart, before its varying parts are taken out.
+	type failure struct {
+		state     buffer.FileState
+		permanent bool
+		reason    string
+	}
+	byKey, known := make(map[string]*cause), make(map[failure]string)
 	for i := range files {
 		f := &files[i]
 		if !failed(f) {
 			continue
 		}
-		text := string(f.State) + strconv.FormatBool(f.Permanent) + ": "
+		text := failure{state: f.State, permanent: f.Permanent}
 		if k.words { // without the right to records a viewer must not learn the number of different errors
-			text += strings.ReplaceAll(f.RetryReason, f.ID, "")
+			text.reason = strings.ReplaceAll(f.RetryReason, f.ID, "")
 		}
 		key, ok := known[text]
 		if !ok {
 			h := fnv.New64a()
-			_, _ = h.Write([]byte(varying.ReplaceAllString(text, "#")))
+			_, _ = h.Write([]byte(varying.ReplaceAllString(string(text.state)+strconv.FormatBool(text.permanent)+": "+text.reason, "#")))
 			key = "cause-" + strconv.FormatUint(h.Sum64(), 36)
 			known[text] = key
 		}

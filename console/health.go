@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// damagesShown bounds the list of damage to the newest entries.
-	damagesShown = 100
 	// nodesFor is how long a result of Options.Nodes serves all viewers, and nodesWithin how long the call may take.
 	nodesFor    = 2 * time.Second
 	nodesWithin = 5 * time.Second
@@ -64,12 +62,16 @@ type healthHead struct {
 	// Cluster is set if the program lists nodes.
 	Cluster bool `json:"cluster"`
 	// Verified is the result of the last check, State is ok or error, or empty before the first one.
-	Verified    sentence `json:"verified"`
-	State       string   `json:"state"`
+	Verified sentence `json:"verified"`
+	State    string   `json:"state"`
+	// Differences are a page of Different ones, which begins after From.
 	Differences []string `json:"differences,omitempty"`
+	Different   int      `json:"different"`
+	From        int      `json:"from"`
 }
 
-func (c *Console) healthView(s *sample, _ url.Values) view {
+// healthView has a page of the differences, after so many as the query names by "from".
+func (c *Console) healthView(s *sample, q url.Values) view {
 	head := healthHead{Ready: s.ready == nil, Readiness: said("Ready: records are taken."), Damages: s.stats.Damages, Cluster: c.opts.Nodes != nil}
 	switch {
 	case s.closed:
@@ -81,7 +83,10 @@ func (c *Console) healthView(s *sample, _ url.Values) view {
 	c.health.mu.Lock()
 	last := c.health.last
 	c.health.mu.Unlock()
-	head.Verified, head.State, head.Differences = last.say(s.words)
+	var differences []string
+	head.Verified, head.State, differences = last.say(s.words)
+	head.Different = len(differences)
+	head.Differences, head.From = pageOf(differences, q.Get("from"))
 	return view{head: head}
 }
 
@@ -171,9 +176,10 @@ type shownDamage struct {
 // diskAnswer is the information that only the disk has.
 type diskAnswer struct {
 	Free cell `json:"free"`
-	// Damage are the newest records, Records is how many there are.
+	// Damage is a page of Records records, the newest first, which begins after From.
 	Damage  []shownDamage `json:"damage"`
 	Records int           `json:"records"`
+	From    int           `json:"from"`
 	// Problem says why the list is missing.
 	Problem string `json:"problem,omitempty"`
 }
@@ -194,7 +200,8 @@ func (c *call) healthDisk() (any, error) {
 	}
 	slices.SortStableFunc(list, func(a, b buffer.Damage) int { return b.At.Compare(a.At) })
 	out.Records = len(list)
-	for _, d := range list[:min(len(list), damagesShown)] {
+	list, out.From = pageOf(list, c.query.Get("from"))
+	for _, d := range list {
 		one := shownDamage{ID: d.ID, At: moment(d.At), Sink: visible(d.SinkID), File: visible(d.FileID), Rows: grouped(d.Rows), Size: size(d.Bytes)}
 		if d.Uncounted {
 			one.Rows = "at least " + one.Rows
@@ -232,13 +239,16 @@ type shownNode struct {
 	Lag string `json:"lag"`
 }
 
-// nodesAnswer are the nodes, and why some may be missing.
+// nodesAnswer is a page of the nodes, which begins after From, and why some may be missing. Count is how many there are, Away how many are not ready.
 type nodesAnswer struct {
 	Nodes   []shownNode `json:"nodes"`
+	Count   int         `json:"count"`
+	Away    int         `json:"away"`
+	From    int         `json:"from"`
 	Problem string      `json:"problem,omitempty"`
 }
 
-// healthNodes lists the nodes of the cluster.
+// healthNodes lists the nodes of the cluster, those first that are not ready.
 func (c *call) healthNodes() (any, error) {
 	if c.opts.Nodes == nil {
 		return nil, refuse(http.StatusNotFound, "This program lists no nodes.")
@@ -252,6 +262,22 @@ func (c *call) healthNodes() (any, error) {
 	case failed != nil:
 		out.Problem = "Nodes may be missing here: the servers of the cluster return an error." + needsRecords
 	}
+	list = slices.Clone(list) // it serves other viewers too
+	slices.SortStableFunc(list, func(a, b catalog.Node) int {
+		switch {
+		case a.Ready == b.Ready:
+			return 0
+		case b.Ready:
+			return -1
+		}
+		return 1
+	})
+	out.Count = len(list)
+	out.Away = slices.IndexFunc(list, func(n catalog.Node) bool { return n.Ready })
+	if out.Away < 0 {
+		out.Away = out.Count
+	}
+	list, out.From = pageOf(list, c.query.Get("from"))
 	for _, n := range list {
 		out.Nodes = append(out.Nodes, showNode(n, words))
 	}

@@ -3,6 +3,7 @@ package console_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,7 @@ type healthHead struct {
 	Ready, Cluster      bool
 	Readiness, Verified []any
 	Facts               []struct{ Name, Value, Note string }
-	Damages             int
+	Damages, Different  int
 	State               string
 	Differences         []string
 }
@@ -42,8 +43,9 @@ func healthOf(t *testing.T, c *console.Console, token string) healthHead {
 	return answer[struct{ Full struct{ Head healthHead } }](t, send(t, c, "/snapshot?page=health", token, nil), 200).Full.Head
 }
 
-// openDamaged has a sink web/events with two rows on its disk, of which one was changed while the engine was closed.
-func openDamaged(t *testing.T) *forebay.Engine {
+// openDamaged has a sink web/events with two rows on its disk, of which one was changed while the engine was closed. With copies, the damage was
+// found before, and its record is there so many times.
+func openDamaged(t *testing.T, copies int) *forebay.Engine {
 	t.Helper()
 	folder := t.TempDir()
 	open := func() *forebay.Engine {
@@ -65,20 +67,41 @@ func openDamaged(t *testing.T) *forebay.Engine {
 	if err := eng.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := pebble.Open(filepath.Join(folder, "local"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest})
-	if err != nil {
-		t.Fatal(err)
+	// stored changes the store with the first key that begins with a prefix, and its value.
+	stored := func(prefix byte, change func(db *pebble.DB, key, value []byte) error) {
+		t.Helper()
+		db, err := pebble.Open(filepath.Join(folder, "local"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
+		if err != nil || !it.First() {
+			t.Fatalf("nothing is stored below %q: %v", prefix, err)
+		}
+		key, value := bytes.Clone(it.Key()), bytes.Clone(it.Value())
+		if err := errors.Join(it.Close(), change(db, key, value), db.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("c"), UpperBound: []byte("d")})
-	if err != nil || !it.First() {
-		t.Fatal("no stored chunk", err)
-	}
-	key, value := bytes.Clone(it.Key()), bytes.Clone(it.Value())
-	value[len(value)-1] ^= 1
-	if err := errors.Join(it.Close(), db.Set(key, value, pebble.Sync), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	stored('c', func(db *pebble.DB, key, value []byte) error {
+		value[len(value)-1] ^= 1
+		return db.Set(key, value, pebble.Sync)
+	})
 	eng = open()
+	if copies > 0 {
+		if err := errors.Join(eng.Flush(t.Context(), "web"), eng.Close()); err != nil {
+			t.Fatal(err)
+		}
+		stored('q', func(db *pebble.DB, key, value []byte) error {
+			for i := range copies - 1 {
+				if err := db.Set(binary.BigEndian.AppendUint16(bytes.Clone(key), uint16(i)), value, pebble.Sync); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		eng = open()
+	}
 	t.Cleanup(func() { _ = eng.Close() })
 	return eng
 }
@@ -110,7 +133,7 @@ func TestHealthVerify(t *testing.T) {
 }
 
 func TestHealthDamage(t *testing.T) {
-	eng := openDamaged(t)
+	eng := openDamaged(t, 0)
 	c := consoleOf(t, eng, console.Options{})
 	begun := answer[started](t, send(t, c, "/health.verify", operator, obj{}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "failed" || !strings.Contains(progress, "differ") {
@@ -118,7 +141,7 @@ func TestHealthDamage(t *testing.T) {
 	}
 	eventually(t, "the outcome", func() bool { return healthOf(t, c, readsRecords).State == "error" })
 	shows(t, c, "page=sink&source=web&sink=events", `: stored rows differ, see Health)"]`)
-	if head := healthOf(t, c, readsRecords); len(head.Differences) == 0 || !strings.HasPrefix(head.Differences[0], "web/events: ") {
+	if head := healthOf(t, c, readsRecords); len(head.Differences) == 0 || head.Different != len(head.Differences) || !strings.HasPrefix(head.Differences[0], "web/events: ") {
 		t.Errorf("differences %q, %v", head.Differences, head.Verified)
 	}
 	head := healthOf(t, c, reader)
@@ -153,8 +176,9 @@ func TestHealthDamage(t *testing.T) {
 }
 
 type nodesAnswer struct {
-	Problem string
-	Nodes   []struct {
+	Problem           string
+	Count, Away, From int
+	Nodes             []struct {
 		Name, Instance, Epoch, Missing, Log, Lag string
 		Ready                                    bool
 		Adopting, Adopted, Damaged               []string
@@ -177,14 +201,14 @@ func TestHealthNodes(t *testing.T) {
 	if len(got.Nodes) != 2 || got.Problem != `Nodes may be missing here: server "inner" is away` {
 		t.Fatalf("%+v", got)
 	}
-	if a := got.Nodes[0]; !a.Ready || a.Epoch != "3" || a.Log != "1.00 MiB of 64.0 MiB, 1.56 %" || a.Lag != "1 copy, 7 changes" {
+	if a := got.Nodes[1]; !a.Ready || a.Epoch != "3" || a.Log != "1.00 MiB of 64.0 MiB, 1.56 %" || a.Lag != "1 copy, 7 changes" {
 		t.Errorf("%+v", a)
 	}
-	if b := got.Nodes[1]; b.Ready || b.Missing != `the value "secret" is refused` || b.Damaged[0] != "b-0_w" || b.Adopting[0] != "c-0_x‹U+202E›" || b.Log != "–" || b.Epoch != "–" {
+	if b := got.Nodes[0]; b.Ready || b.Missing != `the value "secret" is refused` || b.Damaged[0] != "b-0_w" || b.Adopting[0] != "c-0_x‹U+202E›" || b.Log != "–" || b.Epoch != "–" {
 		t.Errorf("%+v", b)
 	}
 	w := send(t, c, "/health.nodes", reader, nil)
-	if got := answer[nodesAnswer](t, w, 200); len(got.Nodes) != 2 || got.Nodes[1].Missing == "" || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "inner") {
+	if got := answer[nodesAnswer](t, w, 200); len(got.Nodes) != 2 || got.Nodes[0].Missing == "" || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "inner") {
 		t.Errorf("with numbers alone: %s", w.Body)
 	}
 	if n := asked.Load(); n > 1 {

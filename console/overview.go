@@ -15,9 +15,12 @@ import (
 // pageSize is the number of lines of a list that are shown at once. The scripts have the same number.
 const pageSize = 50
 
-// firstOfPage returns the number of lines to skip for a page that begins at from, or for the last page if the list has become shorter.
-func firstOfPage(from, lines int) int {
-	return max(0, min(from, (lines-1)/pageSize*pageSize))
+// pageOf returns the page of a list after as many lines as from says, and how many these are. It is the last page if the list has become shorter.
+// A text that is not a number counts as 0.
+func pageOf[T any](list []T, from string) (page []T, before int) {
+	n, _ := strconv.Atoi(from)
+	before = max(0, min(n, (len(list)-1)/pageSize*pageSize))
+	return list[before:min(len(list), before+pageSize)], before
 }
 
 func (c *Console) overviewPage() page {
@@ -53,15 +56,14 @@ type tile struct {
 func overviewView(s *sample, q url.Values) view {
 	filter := strings.ToLower(strings.TrimSpace(q.Get("filter")))
 	chosen := chooseSinks(s, filter, q.Get("sort"))
-	from, _ := strconv.Atoi(q.Get("from")) // a text that is not a number counts as 0
-	from = firstOfPage(from, len(chosen))
+	page, from := pageOf(chosen, q.Get("from"))
 	drawn := s.all().picture
 	if filter != "" {
 		drawn = s.newPictureOfSome(filter, chosen)
 	}
 	head := overviewHead{Tiles: s.all().tiles, Picture: drawn, Matching: len(chosen), Sinks: len(s.stats.Sinks), From: from}
 	var rows []row
-	for _, i := range chosen[from:min(len(chosen), from+pageSize)] {
+	for _, i := range page {
 		rows = append(rows, s.sink(i).row())
 	}
 	return view{head: head, rows: rows}

@@ -26,7 +26,7 @@ const (
 	scanWithin  = 3 * time.Second
 	scanSlots   = 2
 	// maxGroups are distinguished. Records of further groups are only counted. maxChoices bounds the values that a filter offers.
-	maxGroups  = 200
+	maxGroups  = 10_000
 	maxChoices = 100
 	// listSize records are listed at once, maxListSize if the caller asks.
 	listSize, maxListSize = 50, 200
@@ -296,7 +296,10 @@ type rejectGroup struct {
 
 // rejectGroups are the records that a filter selects.
 type rejectGroups struct {
-	Groups []*rejectGroup `json:"groups"`
+	// Groups are a page of Matching groups, the groups with most records first, which begins after From.
+	Groups   []*rejectGroup `json:"groups"`
+	Matching int            `json:"matching"`
+	From     int            `json:"from"`
 	// Records counts all of them, Others the records of unlisted groups. Complete is not set if there may be more.
 	Records  int  `json:"records"`
 	Others   int  `json:"others"`
@@ -304,9 +307,10 @@ type rejectGroups struct {
 	// Since and Until bound the counted records, the filter of a change that is made of it.
 	Since string `json:"since"`
 	Until string `json:"until"`
-	// Reasons and Columns are the choices that the rest of the filter leaves.
-	Reasons []string `json:"reasons"`
-	Columns []string `json:"columns"`
+	// Reasons and Columns are the choices that the rest of the filter leaves. MoreChoices is set if one of the lists is not complete.
+	Reasons     []string `json:"reasons"`
+	MoreChoices bool     `json:"moreChoices"`
+	Columns     []string `json:"columns"`
 	// Versions are numbers, the newest first.
 	Versions []string `json:"versions"`
 	// Changes is as in the head.
@@ -332,8 +336,12 @@ func (q *quarantine) groups(c *call) (any, error) {
 	groups := make(map[rejectGroup]*rejectGroup)
 	reasons, columns, versions := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	note := func(set map[string]bool, v string) {
-		if v != "" && len(set) < maxChoices {
+		switch {
+		case v == "" || set[v]:
+		case len(set) < maxChoices:
 			set[v] = true
+		default:
+			out.MoreChoices = true
 		}
 	}
 	end, err := q.scan(c, stats, &f, now, rejectPlace{}, func(r *forebay.RejectedRecord) scanStep {
@@ -365,6 +373,9 @@ func (q *quarantine) groups(c *call) (any, error) {
 		return nil, err
 	}
 	out.Complete = end.sink == ""
+	slices.SortStableFunc(out.Groups, func(a, b *rejectGroup) int { return cmp.Compare(b.Count, a.Count) })
+	out.Matching = len(out.Groups)
+	out.Groups, out.From = pageOf(out.Groups, c.query.Get("from"))
 	current := make(map[string]string)
 	for _, g := range out.Groups {
 		g.Example = visible(g.Example)
@@ -375,7 +386,6 @@ func (q *quarantine) groups(c *call) (any, error) {
 		}
 		g.Current = g.Mapping != "" && g.Mapping == name
 	}
-	slices.SortStableFunc(out.Groups, func(a, b *rejectGroup) int { return cmp.Compare(b.Count, a.Count) })
 	out.Reasons, out.Columns, out.Versions = keys(reasons), keys(columns), keys(versions)
 	slices.SortFunc(out.Versions, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) })
 	return out, nil

@@ -69,6 +69,8 @@ type groupsAnswer struct {
 		First, Last                                    int64
 	}
 	Records, Others  int
+	Matching, From   int
+	MoreChoices      bool
 	Complete         bool
 	Until            string
 	Reasons, Columns []string

@@ -27,9 +27,13 @@ const (
 	requestWindow = time.Second
 	requestSinks  = 20
 	requestAge    = 365 * 24 * time.Hour
-	// tracedCalls is how many calls of a trace are shown, tracesAt how many traces of a call that is known by its time.
+	// tracedCalls is how many calls of a trace are shown, keyCalls how many calls with a key, tracesAt how many traces of a call that is known by its time.
 	tracedCalls = 20
+	keyCalls    = 200
 	tracesAt    = 3
+	// tracedFiles is how many files are shown that may have a row, tracedSlices how many slices of each.
+	tracedFiles  = 10
+	tracedSlices = 20
 	// traceIDLength is the number of hexadecimal digits of the id of a trace.
 	traceIDLength = 32
 	// maxTraced bounds the text to search for, maxCellTraced the sent part of a cell, in bytes.
@@ -50,6 +54,8 @@ type traced struct {
 	Request *tracedRequest `json:"request"` // nil if the text is no id of a request
 	Calls   []tracedCall   `json:"calls"`
 	Rows    []tracedRow    `json:"rows"`
+	// MoreCalls is set if there may be more calls than are shown.
+	MoreCalls bool `json:"moreCalls"`
 	// Searched says how much was searched, Kept how long rows and calls can be found.
 	Searched sentence `json:"searched"`
 	Kept     sentence `json:"kept"`
@@ -190,7 +196,7 @@ func (c *call) traceTrace(s *sample, sinks []int, text string, out *traced) {
 			if call.Span.TraceID().String() != id {
 				continue
 			}
-			if len(out.Calls) == tracedCalls {
+			if out.MoreCalls = len(out.Calls) == tracedCalls; out.MoreCalls {
 				return
 			}
 			t := tracedCall{Sink: s.stats.Sinks[i].ID}
@@ -239,6 +245,10 @@ func (c *call) traceCalls(ctx context.Context, s *sample, sinks []int, text stri
 				return err
 			}
 			for _, r := range receipts {
+				if len(out.Calls) >= keyCalls {
+					out.MoreCalls = true
+					return nil
+				}
 				if i, ok := s.find(source, r.Sink); ok {
 					out.Calls = append(out.Calls, c.tracedCall(s.sink(i), r))
 				}
@@ -286,17 +296,27 @@ func (c *call) placesOf(k sinkNow, first, last time.Time) (steps []step) {
 		return nil
 	}
 	all := c.eng.Sink(sink.Source, sink.Sink).Slices()
-	for i, f := range files {
+	for i, f := range files[:min(len(files), tracedFiles)] {
 		if len(files) > 1 {
 			steps = append(steps, stepAt(fmt.Sprintf("Either (%d of %d)", i+1, len(files)), time.Time{},
 				"More than one file took rows at that time. The rows are in one of them."))
 		}
+		more := int64(-tracedSlices)
 		for _, sl := range all {
-			if sl.FileID == f.ID && has(sl.Level) {
+			if sl.FileID != f.ID || !has(sl.Level) {
+				continue
+			}
+			if more++; more <= 0 {
 				steps = append(steps, sliceStep(sl))
 			}
 		}
+		if more > 0 {
+			steps = append(steps, stepAt("Slice", time.Time{}, grouped(more), verb(more, " more slice", " more slices"), " of this file took rows at that time."))
+		}
 		steps = append(steps, k.fileSteps(f)...)
+	}
+	if more := int64(len(files) - tracedFiles); more > 0 {
+		steps = append(steps, stepAt("Or", time.Time{}, grouped(more), verb(more, " more file", " more files"), " took rows at that time. The page of the sink lists all files."))
 	}
 	return steps
 }

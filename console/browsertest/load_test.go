@@ -98,7 +98,9 @@ func TestLiveUnderLoad(t *testing.T) {
 	if longest > float64(longestTask.Milliseconds()) || sum > took.Seconds()*1000/10 {
 		t.Errorf("the longest task took %.0f ms, all long ones %.0f ms", longest, sum)
 	}
-	if busy > 9 { // 3
+	// The goal is 3 on a quiet machine, and the median of three runs with ten other programs on two cores is 2.6. The bound is twice the goal, because the
+	// time of a thread grows when other programs empty the caches.
+	if busy > 6 {
 		t.Errorf("the page takes %.1f %% of a core", busy)
 	}
 	if grew > heapMayGrowBy {

@@ -123,7 +123,7 @@ const strangeMarkup = `(() => {
 	const bad = [];
 	if (window.owned !== undefined) bad.push("a script ran");
 	for (const n of document.querySelectorAll("body *")) {
-		if (["IMG", "IFRAME", "OBJECT", "EMBED", "SCRIPT", "BASE"].includes(n.tagName) || (n.tagName === "svg" && !n.closest(".tank, .disk"))) bad.push(n.outerHTML.slice(0, 100));
+		if (["IMG", "IFRAME", "OBJECT", "EMBED", "SCRIPT", "BASE"].includes(n.tagName) || (n.tagName === "svg" && !n.closest(".tank, .disk") && !n.matches(".icon, .sprite"))) bad.push(n.outerHTML.slice(0, 100));
 		for (const a of n.attributes) {
 			if (a.name.startsWith("on") || (["href", "src", "action"].includes(a.name) && /^\s*(javascript|data):/i.test(a.value))) bad.push(a.name + "=" + a.value.slice(0, 100));
 			if (!["data-key", "value", "href", "id", "data-id"].includes(a.name) && /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(a.value)) bad.push("hidden characters in " + n.tagName + " " + a.name + ": " + JSON.stringify(a.value.slice(0, 100)));

@@ -299,7 +299,7 @@ function markLink() {
 }
 
 function showLinks() {
-  replace($("links"), ...hello.pages.filter((p) => !p.hidden).map((p) => h("a", { href: "#/" + p.name, text: p.title })));
+  replace($("links"), ...hello.pages.filter((p) => !p.hidden).map((p) => h("a", { href: "#/" + p.name, icon: p.name, text: p.title })));
   markLink();
   if (current && !hello.pages.some((p) => p.name === current.name)) follow();
 }
@@ -314,7 +314,8 @@ document.querySelector(".skip").addEventListener("click", (e) => {
 
 function setPaused(on) {
   setAttr($("pause"), "aria-pressed", String(on));
-  setText($("pause"), on ? "Resume" : "Pause");
+  setText($("pause").lastElementChild, on ? "Resume" : "Pause");
+  setAttr($("pause").querySelector("use"), "href", on ? "#i-replay" : "#i-pause");
   live.pause(on);
 }
 $("pause").addEventListener("click", () => setPaused(!live.paused));
@@ -322,7 +323,7 @@ $("pause").addEventListener("click", () => setPaused(!live.paused));
 const themes = ["auto", "light", "dark"];
 function setTheme(theme) {
   setAttr(root, "data-theme", theme === "auto" ? null : theme);
-  setText($("theme"), "Theme: " + theme);
+  setText($("theme").lastElementChild, "Theme: " + theme);
   store.set("theme", theme);
   root.dispatchEvent(new Event("themechange"));
 }
@@ -330,7 +331,7 @@ $("theme").addEventListener("click", () => setTheme(themes[(themes.indexOf(store
 
 function setZone(utc) {
   useUTC(utc);
-  setText($("zone"), utc ? "UTC" : "Local time");
+  setText($("zone").lastElementChild, utc ? "UTC" : "Local time");
   setAttr($("zone"), "aria-pressed", String(utc));
   store.set("utc", utc ? "1" : "");
 }

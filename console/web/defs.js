@@ -1,6 +1,6 @@
 // Definitions: sources and sinks, the versions of one of them, what differs between two, and the way back.
 
-import { h, head, newPager, sinkLink, setText, replace, visible, timeNode } from "./dom.js";
+import { h, head, newPager, shortId, sinkLink, setText, replace, visible, timeNode } from "./dom.js";
 
 export function open(section, app) {
   let params = {};
@@ -36,7 +36,7 @@ export function open(section, app) {
     table("Versions, the newest first", ["Version", "When", "Who", "Change", ""], versionBody), more, say, diffPart);
   section.append(
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of definitions", onsubmit: (e) => e.preventDefault() },
-      h("label", {}, "Filter ", filter), h("button", { type: "button", text: "Refresh", onclick: () => { load(); if (params.ref) loadVersions(); } })),
+      h("label", {}, "Filter ", filter), h("button", { type: "button", icon: "retry", text: "Refresh", onclick: () => { load(); if (params.ref) loadVersions(); } })),
     table("Sources and sinks", ["Source/sink", "Name", "Version", "When", "Who", "Change", ""], listBody), pager.node, note, versions);
 
   function change(some) {
@@ -75,7 +75,7 @@ export function open(section, app) {
 
   function row(d) {
     return h("tr", { "data-key": d.ref },
-      h("th", { scope: "row" }, d.ref.includes("/") ? sinkLink(d.ref) : d.ref),
+      h("th", { scope: "row" }, d.ref.includes("/") ? sinkLink(d.ref) : shortId(d.ref)),
       h("td", { class: "message", "data-label": "Name", text: d.name + " (" + d.kind + (d.disabled ? ", disabled" : "") + ")" }),
       h("td", { class: "n", "data-label": "Version", text: String(d.version.number) }), ...who(d.version),
       h("td", { class: "actions" }, h("button", { type: "button", text: "Versions", "aria-label": "Versions of " + d.ref, onclick: () => {
@@ -126,7 +126,7 @@ export function open(section, app) {
         see("Content", "Content of version " + v.number, v.number, v.number), " ",
         older ? see("What changed", "What changed in version " + v.number, older.number, v.number) : null, " ",
         now ? null : see("Compare with now", "Compare with now: version " + v.number, v.number, shown.current), " ",
-        now || !may ? null : h("button", { type: "button", text: "Roll back…", "aria-label": "Roll back to version " + v.number, onclick: () => rollback(v) })));
+        now || !may ? null : h("button", { type: "button", icon: "undo", text: "Roll back…", "aria-label": "Roll back to version " + v.number, onclick: () => rollback(v) })));
   }
 
   const words = { "+": "added: ", "-": "removed: " };

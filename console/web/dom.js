@@ -1,18 +1,26 @@
 // Nodes are made here and never from markup, so that nothing that strangers have written becomes more than text.
 
 // h makes an element. Props are attributes, except: on* functions are listeners, "class" and "text" are what they say, and a property that is
-// false, null or undefined is left out. Children are nodes and strings.
+// false, null or undefined is left out. An icon comes before the text. Children are nodes and strings.
 export function h(tag, props, ...children) {
   const node = document.createElement(tag);
+  let drawing = null;
   for (const [name, value] of Object.entries(props || {})) {
     if (value === false || value === null || value === undefined) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "text") node.textContent = value;
+    else if (name === "icon") drawing = icon(value);
     else if (name === "style" || name === "srcdoc") throw new Error(name + " is refused by the policy");
     else node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.filter((c) => c !== null && c !== undefined && c !== false));
+  if (drawing) node.prepend(drawing);
   return node;
+}
+
+// icon is a drawing of the sprite in document.html, beside a text that says the same.
+function icon(name) {
+  return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("use", { href: "#i-" + name }));
 }
 
 // svg makes an element of a drawing. Lengths are attributes, because the policy refuses style attributes.
@@ -28,14 +36,30 @@ export function head(text, kind) {
   return h("th", { scope: "col", class: kind }, text || h("span", { class: "unseen", text: "Actions" }));
 }
 
-// shortId shows both ends of a long id, and all of it as its title.
-export function shortId(id, tag = "span") {
-  return id.length > 24 ? h(tag, { title: id, text: id.slice(0, 12) + "…" + id.slice(-8) }) : h(tag, { text: id });
+// longestId is the number of characters of an id that is shown whole.
+const longestId = 32;
+
+// shortId shows both ends of a long id, and all of it as its title. Of an id of parts, such as "source/sink", each part is cut alone.
+export function shortId(id, tag = "span", props = {}) {
+  const whole = visible(id);
+  const text = whole.split("/").map((part) => (part.length > longestId ? part.slice(0, 18) + "…" + part.slice(-10) : part)).join("/");
+  return h(tag, { ...props, title: text === whole ? null : whole, text });
+}
+
+// shortIds shows a few of many ids, after a word.
+export function shortIds(word, ids, few = 5) {
+  if (!ids.length) return [];
+  const rest = ids.length - few;
+  return [word + " ", ...ids.slice(0, few).flatMap((id) => [", ", shortId(id)]).slice(1), rest > 0 ? h("span", { title: ids.slice(few).join(", "), text: " and " + rest.toLocaleString("en") + " more" }) : null];
 }
 
 // sinkHash is the address of the page of a sink "source/sink", sinkLink a link to it.
 export const sinkHash = (id) => "#/sink/" + id.split("/").map(encodeURIComponent).join("/");
-export const sinkLink = (id) => h("a", { href: sinkHash(id), text: visible(id) });
+export const sinkLink = (id) => shortId(id, "a", { href: sinkHash(id) });
+
+// factNodes are names with values, of which a value without a space may be a long id.
+export const factNodes = (facts) => facts.flatMap((f) => [h("dt", { text: f.name }),
+  h("dd", {}, /\s/.test(f.value) ? f.value : shortId(f.value), f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]);
 
 // pageSize is the number of lines of a list that are shown at once. The server has the same number.
 export const pageSize = 50;
@@ -61,7 +85,7 @@ export function newPager(go) {
 export function choices(page, names) {
   if (!names?.length) return [noSink];
   return ["Choose a sink: ", ...names.slice(0, 20).flatMap((name) =>
-    [" · ", h("a", { href: "#/" + page + "/" + name.split("/").map(encodeURIComponent).join("/"), text: visible(name) })]).slice(1), names.length > 20 ? " …" : ""];
+    [" · ", h("a", { href: "#/" + page + "/" + name.split("/").map(encodeURIComponent).join("/"), text: visible(name) })]).slice(1), ...(names.length > 20 ? [" · ", h("a", { href: "#/overview", text: "all sinks" })] : [])];
 }
 
 export const noSink = "No sink is defined yet. A program, a configuration file or the Stream API defines sources with their sinks.";

@@ -81,7 +81,7 @@ export function open(section, app) {
     const there = td.querySelector("button");
     if (wanted && !there) {
       const [source, sink] = key.split("/");
-      td.append(" ", h("button", { type: "button", text: "Retry now", "aria-label": "Retry now: " + key, onclick: async () => {
+      td.append(" ", h("button", { type: "button", icon: "retry", text: "Retry now", "aria-label": "Retry now: " + key, onclick: async () => {
         app.problem(null);
         try {
           await app.post("sink.retry", { source, sink });

@@ -1,7 +1,7 @@
 // The quarantine: groups of rejected records, the records of a group or filter, and one record with what the definition of now makes of it.
 // The numbers at the top are live. Lists are read when the user asks, and after a change that was made here.
 
-import { h, shortId, sinkLink, head, newPager, pageSize, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
+import { h, shortId, sinkLink, head, newPager, setText, setAttr, setCell, setSentence, replace, visible, timeNode } from "./dom.js";
 
 const times = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["168h", "last 7 days"]];
 const groupFields = ["sink", "reason", "column", "mapping", "version", "target"];
@@ -40,7 +40,8 @@ export function open(section, app) {
   const text = search("text", "Message has"), content = search("content", "Body or header has");
 
   const total = h("p", { class: "line" });
-  const again = h("button", { type: "button", text: "Refresh", onclick: () => load() });
+  const again = h("button", { type: "button", icon: "retry", text: "Refresh", onclick: () => load() });
+  const others = h("p", { class: "line", hidden: true }, h("span"), " ", h("a", { href: "#/overview?sort=-rejected", text: "All sinks by their rejected records" }));
   const changed = h("span", { class: "muted", text: "Records have come or gone since.", hidden: true });
   const all = h("p", { class: "tablebar", hidden: true });
   const groupBody = h("tbody"), listBody = h("tbody");
@@ -53,8 +54,7 @@ export function open(section, app) {
     h("thead", {}, h("tr", {}, ...["Rejected", "Record", "Message", "Size", ""].map((t, i) =>
       head(t, i === 3 ? "n" : null)))), listBody);
   const note = h("p", { class: "line" });
-  let skip = 0; // groups before those that are shown
-  const pager = newPager((from) => { skip = from; showGroups(); });
+  const pager = newPager((from) => load(from));
   const listTitle = h("h2", { tabindex: "-1" });
   const more = h("button", { type: "button", text: "More records", hidden: true, onclick: () => loadList(more.dataset.next) });
   const records = h("section", { class: "records", "aria-label": "Records", hidden: true },
@@ -62,7 +62,7 @@ export function open(section, app) {
       h("button", { type: "button", text: "Close the list", onclick: () => { change({ group: "", list: "", record: "" }); groups.querySelector("button")?.focus(); } })),
     list, more);
   const view = h("section", { class: "record", "aria-label": "One record", hidden: true });
-  section.append(total,
+  section.append(total, others,
     h("form", { class: "tablebar filters", role: "search", "aria-label": "Filter of records", onsubmit: (e) => e.preventDefault() },
       sink.label, reason.label, column.label, version.label, time.label, text.label, content.label, again, changed),
     all, groups, pager.node, note, records, view);
@@ -120,13 +120,14 @@ export function open(section, app) {
     showRecord();
   }
 
-  async function load() {
+  // load reads the page of the groups after some.
+  async function load(from = 0) {
     const mine = ++asked;
     loaded = JSON.stringify(filter());
     setAttr(groups, "aria-busy", "true");
     let answer;
     try {
-      answer = await app.get("quarantine.groups", filter());
+      answer = await app.get("quarantine.groups", { ...filter(), from });
     } catch (e) {
       if (mine !== asked) return;
       loaded = "";
@@ -138,7 +139,6 @@ export function open(section, app) {
     if (mine !== asked) return;
     app.problem(null);
     shown = answer;
-    skip = 0;
     changed.hidden = true;
     showGroups();
     await showList(true);
@@ -151,17 +151,17 @@ export function open(section, app) {
     choices(column.node, shown.columns.map((v) => [v, visible(v)]), params.column, "any");
     const n = shown.records;
     const least = shown.complete ? "" : "at least ";
-    const page = shown.groups.slice(skip, skip + pageSize);
-    replace(groupBody, ...page.map(groupRow));
-    pager.show(skip, page.length, shown.groups.length);
+    replace(groupBody, ...shown.groups.map(groupRow));
+    pager.show(shown.from, shown.groups.length, shown.matching);
     groups.hidden = !n;
     const parts = [];
     if (!n) parts.push(Object.values(filter()).some((v) => v) ? "No record matches the filter." : "No rejected record waits. Sinks with OnReject Quarantine keep what they cannot map.");
-    if (shown.others) parts.push(recordsOf(shown.others) + " more are in smaller groups: narrow the filter.");
+    if (shown.others) parts.push(recordsOf(shown.others) + " more are in groups that are not listed: narrow the filter.");
+    if (shown.moreChoices) parts.push("The filters offer the first values only: search the message for others.");
     if (!shown.complete) parts.push("There are more records than were read at once: the counts are lower bounds. Narrow the filter for exact ones.");
     setText(note, parts.join(" "));
     all.hidden = !n;
-    replace(all, h("span", { text: (shown.groups.length === 1 ? "1 group, " : grouped(shown.groups.length) + " groups, ") + least + recordsOf(n) }),
+    replace(all, h("span", { text: (shown.matching === 1 ? "1 group, " : grouped(shown.matching) + " groups, ") + least + recordsOf(n) }),
       h("button", { type: "button", text: "List all", onclick: () => { change({ group: "", list: "all", record: "" }); listTitle.focus(); } }),
       ...actions({ ...filter(), since: shown.since, until: shown.until }, n, params.sink ? "of " + params.sink : "of all sinks that the filter selects"));
   }
@@ -182,13 +182,13 @@ export function open(section, app) {
       }
     };
     return [
-      h("button", { type: "button", text: "Replay " + grouped(count) + "…", "aria-label": "Replay " + which, onclick: async () => {
+      h("button", { type: "button", icon: "replay", text: "Replay " + grouped(count) + "…", "aria-label": "Replay " + which, onclick: async () => {
         if (await app.ask({
           title: "Replay " + which + "?", action: "Replay",
           text: "Each record is mapped with the current definition. Records that pass become rows. The others stay. The replay continues if you close this page.",
         })) start("quarantine.replayall");
       } }),
-      h("button", { type: "button", class: "danger", text: "Discard " + grouped(count) + "…", "aria-label": "Discard " + which, onclick: async () => {
+      h("button", { type: "button", class: "danger", icon: "discard", text: "Discard " + grouped(count) + "…", "aria-label": "Discard " + which, onclick: async () => {
         const sure = await app.ask({ title: "Discard " + which + "?", action: "Discard", count, why: true, text: "They are deleted for good and never become rows." });
         if (sure) start("quarantine.discardall", sure);
       } }),
@@ -207,7 +207,7 @@ export function open(section, app) {
     return h("tr", { "data-key": keyOf(g) },
       h("td", { class: "n", "data-label": "Records", text: grouped(g.count) }),
       h("th", { scope: "row" }, sinkLink(g.sink)), cause(g),
-      h("td", { "data-label": "Columns" }, g.mapping ? h("code", { text: g.mapping }) : "–", (g.version ? " version " + g.version + "," : "") + (g.current ? " as now" : g.mapping ? " changed since" : "")),
+      h("td", { "data-label": "Columns" }, g.mapping ? shortId(g.mapping, "code") : "–", (g.version ? " version " + g.version + "," : "") + (g.current ? " as now" : g.mapping ? " changed since" : "")),
       rejected,
       h("td", { class: "actions" },
         h("button", { type: "button", text: "List", "aria-label": "List the records " + what, onclick: () => { change({ group: keyOf(g), list: "", record: "" }); listTitle.focus(); } }), " ",
@@ -264,7 +264,7 @@ export function open(section, app) {
     } });
     return h("tr", { "data-key": key },
       h("td", { "data-label": "Rejected" }, timeNode(r.at)),
-      h("th", { scope: "row" }, shortId(r.id, "code"), h("small", { text: " " + r.sink + (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : "") })),
+      h("th", { scope: "row" }, shortId(r.id, "code"), h("small", {}, " ", shortId(r.sink), (r.edited ? ", edited" + (r.editedBy ? " by " + r.editedBy : "") : "") + (r.failed ? ", replayed in vain " + grouped(r.failed) + " times" : ""))),
       h("td", { class: "message", "data-label": "Message", text: r.message }),
       h("td", { class: "n", "data-label": "Size" }, sizeOf(r.size)),
       h("td", { class: "actions" }, button));
@@ -438,9 +438,9 @@ export function open(section, app) {
         h("button", { type: "button", text: "Cancel", onclick: () => { draft = null; showOpened(); view.querySelector(".choices button")?.focus(); } }));
     }
     return h("p", { class: "choices left" },
-      h("button", { type: "button", text: may.change ? "Edit" : "Try another body", onclick: () => edit() }),
-      may.change && h("button", { type: "button", text: "Replay", onclick: () => act(replay) }),
-      may.change && h("button", { type: "button", class: "danger", text: "Discard…", onclick: async () => {
+      h("button", { type: "button", icon: "edit", text: may.change ? "Edit" : "Try another body", onclick: () => edit() }),
+      may.change && h("button", { type: "button", icon: "replay", text: "Replay", onclick: () => act(replay) }),
+      may.change && h("button", { type: "button", class: "danger", icon: "discard", text: "Discard…", onclick: async () => {
         const sure = await app.ask({ title: "Discard record " + record.id + "?", action: "Discard", count: 1, why: true, text: "It is deleted for good and never becomes a row." });
         if (!sure) return;
         act(async (r) => {
@@ -480,6 +480,8 @@ export function open(section, app) {
       parts.push(".");
       setSentence(total, parts);
       setAttr(total, "title", exact);
+      others.hidden = head.sinks <= order.length;
+      setText(others.firstElementChild, grouped(head.sinks - order.length) + " sinks with fewer records are not in the list of sinks.");
       if (document.activeElement !== sink.node) choices(sink.node, order.map((key) => [key, key + " (" + bytes(rows.get(key)[0]) + ")"]), params.sink, "any");
       const stale = shown && head.changes > shown.changes;
       changed.hidden = !stale;

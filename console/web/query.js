@@ -6,7 +6,7 @@ import { h, setText } from "./dom.js";
 export function newQuery(app, id) {
   const field = h("textarea", { id, class: "code", rows: "4", readonly: true, spellcheck: "false" });
   const label = h("label", { for: id });
-  const node = h("div", { class: "field", hidden: true }, label, field, h("p", {}, h("button", { type: "button", text: "Copy", onclick: copy })));
+  const node = h("div", { class: "field", hidden: true }, label, field, h("p", {}, h("button", { type: "button", icon: "copy", text: "Copy", onclick: copy })));
 
   async function copy() {
     try {

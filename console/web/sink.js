@@ -1,6 +1,6 @@
 // One sink: the picture, why rows wait, files, settings, and what can be done.
 
-import { h, head, newPager, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
+import { h, factNodes, head, newPager, setText, setAttr, setCell, setSentence, replace, visible } from "./dom.js";
 import { newPicture } from "./picture.js";
 import { newQuery } from "./query.js";
 
@@ -10,8 +10,8 @@ export function open(section, app) {
   const picture = newPicture(), query = newQuery(app, "sink-query");
   const title = h("h2", { class: "title" }), state = h("span", { class: "state" }, h("span"));
   const why = h("p", { class: "why" });
-  const act = (text, name) => h("button", { type: "button", text, onclick: () => run(name, {}) });
-  const flush = act("Flush", "sink.flush"), retry = act("Retry now", "sink.retry");
+  const act = (text, icon, name) => h("button", { type: "button", icon, text, onclick: () => run(name, {}) });
+  const flush = act("Flush", "flush", "sink.flush"), retry = act("Retry now", "retry", "sink.retry");
   const acts = h("p", { class: "acts" }, flush, " ", retry);
   const ledger = h("p", { class: "ledger" });
   const facts = h("dl", { class: "facts" });
@@ -106,12 +106,12 @@ export function open(section, app) {
       ["tables", "#/tables/" + path, "Last rows"],
       ["try", "#/try/" + path, "Playground"],
       ["defs", "#/defs?" + new URLSearchParams({ ref: source + "/" + sink }), "Versions"],
-    ].filter(([page]) => app.has(page)).map(([, href, text]) => [href, text]);
-    if (sections[head.state]) links.push([runbook + sections[head.state], "Runbook"]);
+    ].filter(([page]) => app.has(page));
+    if (sections[head.state]) links.push(["book", runbook + sections[head.state], "Runbook"]);
     const key = JSON.stringify(links);
     if (around.dataset.key === key) return;
     around.dataset.key = key;
-    replace(around, ...links.map(([href, text]) => h("a", { href, text, ...(href.startsWith("#") ? {} : { target: "_blank", rel: "noopener noreferrer" }) })));
+    replace(around, ...links.map(([icon, href, text]) => h("a", { href, icon, text, ...(href.startsWith("#") ? {} : { target: "_blank", rel: "noopener noreferrer" }) })));
   }
 
   const shown = h("div", {}, acts, around, picture.node, causeHead, causeTable, fileBar, table, none, h("h2", { text: "Ledger" }), ledger,
@@ -165,12 +165,12 @@ export function open(section, app) {
     tr.left = left;
     if (tr.offered === offered) return;
     tr.offered = offered;
-    const id = tr.dataset.key, act = (text, what, onclick, danger) =>
-      h("button", { type: "button", class: danger ? "danger" : null, text, "aria-label": what + " file " + visible(id), onclick });
+    const id = tr.dataset.key, act = (icon, text, what, onclick, danger) =>
+      h("button", { type: "button", class: danger ? "danger" : null, icon, text, "aria-label": what + " file " + visible(id), onclick });
     const buttons = {
-      split: () => act("Split…", "Split", () => split(tr)),
-      quarantine: () => act("To quarantine…", "Quarantine", () => quarantine(tr)),
-      discard: () => act("Discard…", "Discard", () => discard(tr), true),
+      split: () => act("split", "Split…", "Split", () => split(tr)),
+      quarantine: () => act("quarantine", "To quarantine…", "Quarantine", () => quarantine(tr)),
+      discard: () => act("discard", "Discard…", "Discard", () => discard(tr), true),
     };
     replace(c[7], ...offered.split(" ").filter(Boolean).flatMap((name) => [" ", buttons[name]()]).slice(1));
   }
@@ -238,7 +238,7 @@ export function open(section, app) {
       const key = JSON.stringify(head.facts);
       if (facts.dataset.key !== key) {
         facts.dataset.key = key;
-        replace(facts, ...head.facts.flatMap((f) => [h("dt", { text: f.name }), h("dd", {}, f.value, f.note ? " " : null, f.note ? h("small", { text: f.note }) : null)]));
+        replace(facts, ...factNodes(head.facts));
       }
       const of = JSON.stringify(head.facts[0]);
       if (of !== asked && app.may("records")) {

@@ -6,7 +6,7 @@ import { newQuery } from "./query.js";
 export function open(section, app) {
   const names = h("datalist", { id: "tables-sinks" });
   const input = h("input", { id: "tables-sink", type: "search", list: "tables-sinks", autocomplete: "off", spellcheck: "false", placeholder: "source/sink" });
-  const reload = h("button", { type: "button", text: "Refresh", hidden: true, onclick: () => load() });
+  const reload = h("button", { type: "button", icon: "retry", text: "Refresh", hidden: true, onclick: () => load() });
   section.append(h("form", { class: "tablebar", onsubmit: (e) => { e.preventDefault(); choose(); } },
     h("h2", { text: "Tables" }), h("label", { for: "tables-sink", text: "Sink" }), input, names, h("button", { text: "Open" }), reload));
   const about = h("p"), note = h("p", { role: "status" });

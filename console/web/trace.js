@@ -6,7 +6,7 @@ export function open(section, app) {
   const names = h("datalist", { id: "trace-sources" });
   const source = h("input", { id: "trace-source", type: "search", list: "trace-sources", autocomplete: "off", spellcheck: "false", placeholder: "all sources" });
   const text = h("input", { id: "trace-text", type: "search", autocomplete: "off", spellcheck: "false", required: true, size: "36" });
-  const button = h("button", { text: "Find" });
+  const button = h("button", { icon: "find", text: "Find" });
   section.append(h("form", { class: "tablebar", role: "search", "aria-label": "Trace", onsubmit: (e) => { e.preventDefault(); find(); } },
     h("h2", { text: "Trace" }), h("label", { for: "trace-text", text: "Request id, trace id, key or value" }), text,
     h("label", { for: "trace-source", text: "Source" }), source, names, button));
@@ -42,6 +42,7 @@ export function open(section, app) {
     const summary = h("span");
     setSentence(summary, got.searched);
     replace(note, (got.calls.length ? "" : "No call with this key or trace id is known. ") + (got.rows.length ? "" : "No row that waits has this value. "), summary);
+    if (got.moreCalls) note.append(" These are the first " + got.calls.length + " calls. Name the source for others.");
     setSentence(kept, got.kept);
     replace(found, ...requestNodes(got.request), ...got.calls.map(callNode), ...got.rows.map(rowNode));
     section.dataset.finds = Number(section.dataset.finds || 0) + 1;

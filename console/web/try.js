@@ -71,9 +71,9 @@ export function open(section, app) {
   const json = h("textarea", { rows: "12", spellcheck: "false", class: "code", wrap: "off" });
   const jsonProblem = h("p", { class: "problem", hidden: true });
   const columnsPane = h("section", { class: "pane", "aria-label": "Columns" }, h("h3", { text: "Columns" }), wholeProblems, list,
-    h("button", { type: "button", text: "Add a column", onclick: () => { insert(draft.length); } }),
+    h("button", { type: "button", icon: "plus", text: "Add a column", onclick: () => { insert(draft.length); } }),
     h("details", {}, h("summary", { text: "Columns as JSON" }), field("try-json", "Definition of the columns", json), jsonProblem,
-      h("p", { class: "choices" }, h("button", { type: "button", text: "Copy", onclick: copy }), h("button", { type: "button", text: "Use this text", onclick: useText }))),
+      h("p", { class: "choices" }, h("button", { type: "button", icon: "copy", text: "Copy", onclick: copy }), h("button", { type: "button", text: "Use this text", onclick: useText }))),
     h("datalist", { id: "try-types" }, ...types.map((value) => h("option", { value }))));
 
   const verdict = h("p", { class: "verdict", role: "status" });

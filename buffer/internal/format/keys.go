@@ -142,11 +142,21 @@ func ParseRejects(b []byte) uint64 {
 }
 
 // FileID is the id of a file for drivers, unique over engines by the instance, ascending by the number.
-func FileID(instance string, num uint64) string { return fmt.Sprintf("%s-f%012x", instance, num) }
+func FileID(instance string, num uint64) string { return objectID(instance, 'f', num) }
+
+// objectID has the number in at least 12 hexadecimal digits. Statistics make thousands of ids each second.
+func objectID(instance string, kind byte, num uint64) string {
+	const zeros = "000000000000"
+	var space [64]byte
+	b := append(append(space[:0], instance...), '-', kind)
+	digits := strconv.AppendUint(nil, num, 16)
+	b = append(b, zeros[min(len(digits), len(zeros)):]...)
+	return string(append(b, digits...))
+}
 
 // SliceID is likewise the id of a slice. It has the revision, because an id is never given to other rows.
 func SliceID(instance string, num uint64, revision uint32) string {
-	id := fmt.Sprintf("%s-s%012x", instance, num)
+	id := objectID(instance, 's', num)
 	if revision > 0 {
 		id += fmt.Sprintf("-r%d", revision)
 	}

@@ -54,14 +54,26 @@ func TestUI(t *testing.T) {
 		}
 		return string(body)
 	}
-	// A person who opens the page at once sees events that flow within two seconds.
-	opened := time.Now()
-	for flowing := regexp.MustCompile(`"name":"In","value":"[1-9]`); !flowing.MatchString(snapshot("overview")); {
-		if time.Since(opened) > 10*time.Second {
-			t.Fatalf("no event flows:\n%s", snapshot("overview"))
+	// A person who opens the page at once sees events that flow within two seconds. The console looks at the engine once a second by its own clock, so
+	// these are two looks after the first one, however long a busy machine takes for them.
+	var looks []int64
+	for flowing, at := regexp.MustCompile(`"name":"In","value":"[1-9]`), regexp.MustCompile(`"full":\{"at":(\d+)`); ; {
+		got := snapshot("overview")
+		m := at.FindStringSubmatch(got)
+		if m == nil {
+			t.Fatalf("the console does not say when it has looked:\n%s", got)
+		}
+		if look, _ := strconv.ParseInt(m[1], 10, 64); len(looks) == 0 || looks[len(looks)-1] != look {
+			looks = append(looks, look)
+		}
+		if len(looks) > 3 {
+			t.Fatalf("no event flows after two seconds, the looks were at %d:\n%s", looks, got)
+		}
+		if flowing.MatchString(got) {
+			break
 		}
 	}
-	t.Logf("the first events flow %v after the address was printed", time.Since(opened))
+	t.Logf("the first events flow %d ms after the first look, which is look %d", looks[len(looks)-1]-looks[0], len(looks))
 	// Each sentence comes after the one before it. The rows that waited for the table are in it after the outage.
 	for _, want := range []string{"1 of 2 sinks is held up. Nothing is lost.", "All 2 sinks flow.", "1 of 2 sinks is held up. Nothing is lost."} {
 		tick, late := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
