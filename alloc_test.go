@@ -3,6 +3,7 @@
 package forebay_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -88,27 +89,40 @@ func TestNoTracerCostsNothing(t *testing.T) {
 	}
 }
 
-// A value costs no memory in addition to the memory of a call of [forebay.Engine.IngestBatch].
+// A value costs no memory in addition to the memory of a call of [forebay.Engine.IngestBatch], whether the rows of a call are small or large enough for
+// the memory that calls share, see callrows.Large.
 func TestTypedAllocatesNothingForAValue(t *testing.T) {
-	e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
-	mustDefine(t, e, orders(t, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
-	shop, err := forebay.Typed[typedOrder](e, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	measure := func(n int) float64 {
-		values := make([]typedOrder, n)
+	for _, n := range []int{1, 60, 100} {
+		e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
+		mustDefine(t, e, orders(t, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
+		shop, err := forebay.Typed[typedOrder](e, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, records := make([]typedOrder, n), make([]*mapping.Record, n)
 		for i := range values {
 			values[i] = newTypedOrder(i)
-		}
-		return testing.AllocsPerRun(100, func() {
-			if _, err := shop.Ingest(t.Context(), values...); err != nil {
+			text, err := json.Marshal(values[i])
+			if err != nil {
 				t.Fatal(err)
 			}
-		})
-	}
-	measure(60)
-	if one, many := measure(1), measure(60); many > one+3 {
-		t.Errorf("a call allocates %v times for 60 values, %v times for one", many, one)
+			records[i] = mapping.JSON(text)
+		}
+		measure := func(call func() error) float64 {
+			return testing.AllocsPerRun(15, func() { // so few that nothing is committed meanwhile
+				if err := call(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		typed := func() error { _, err := shop.Ingest(t.Context(), values...); return err }
+		batch := func() error { _, err := e.IngestBatch(t.Context(), "shop", records); return err }
+		measure(typed)
+		measure(batch)
+		a, b := measure(typed), measure(batch)
+		t.Logf("%d values: %v allocations, as records %v", n, a, b)
+		if a > b+1 {
+			t.Errorf("a call allocates %v times for %d values, and %v times for their records", a, n, b)
+		}
 	}
 }

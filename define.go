@@ -186,7 +186,7 @@ func (e *Engine) link(ctx context.Context, d *Definition, kept map[string]keptSi
 		}
 		next.add(&sink{
 			id: c.ID, mapper: c.mapper, handle: handle, sync: c.settings.sync, count: load[rejections.Counter](&e.counts, id), reject: e.rejectHook(def.ID, c.ID),
-			refused: refused != "", keeps: c.OnReject == Quarantine, name: c.name(),
+			refused: refused != "", keeps: c.OnReject == Quarantine, name: c.name,
 			columns: c.Table.Columns, target: c.Table.Target, shadow: load[shadow.Slot](&e.slots, id),
 		})
 	}
@@ -219,7 +219,7 @@ func bufferConfig(sourceID string, c *compiledSink) buffer.SinkConfig {
 		Import:   c.settings.imports,
 		AckLocal: c.AckLocal,
 	}
-	cfg.Mapping, cfg.Label = tables.Mapping(cfg.Table, c.Table.Columns), c.name().Label()
+	cfg.Mapping, cfg.Label = tables.Mapping(cfg.Table, c.Table.Columns), c.name.Label()
 	if c.OnReject == Quarantine {
 		cfg.Quarantine = &c.Quarantine
 	}
@@ -242,7 +242,7 @@ func (e *Engine) lastAccepted(id string, c compiledSink) (compiledSink, bool) {
 	if err != nil || !slices.Equal(mapper.Columns(), made) {
 		return c, false
 	}
-	c.mapper, c.Table.Columns = mapper, columns
+	c.mapper, c.Table.Columns, c.name = mapper, columns, kept.NameOf(columns, c.Version)
 	return c, true
 }
 

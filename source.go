@@ -187,10 +187,8 @@ type compiledSink struct {
 	Sink
 	settings effectiveSettings
 	mapper   *mapping.Mapper
+	name     kept.DefinitionName
 }
-
-// name names the definition of the sink.
-func (c *compiledSink) name() kept.DefinitionName { return kept.NameOf(c.Table.Columns, c.Version) }
 
 // compileSource checks a source and compiles its mappings.
 func compileSource(s Source, opts Options, cache *mappers.Cache) ([]compiledSink, error) {
@@ -296,6 +294,7 @@ func compileSource(s Source, opts Options, cache *mappers.Cache) ([]compiledSink
 			Sink:     sink,
 			settings: sink.Settings.over(s.Settings).effective(),
 			mapper:   mapper,
+			name:     kept.NameOf(sink.Table.Columns, sink.Version),
 		})
 	}
 	if len(problems) > 0 {

@@ -420,6 +420,12 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*DefinedSink, error)
 	if local {
 		b.early.Store(true) // before its first rows
 	}
+	if !def.Table.Extend {
+		c.Mapping = nil
+	}
+	if s, def := b.defineAgain(c, def); s != nil {
+		return &DefinedSink{b: b, state: s, def: def, local: local}, nil
+	}
 	var handle *DefinedSink
 	var refused error
 	err = b.do(ctx, func(t *txn) {
@@ -448,12 +454,9 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*DefinedSink, error)
 		}
 		before := b.compacted(s)
 		if _, ok := b.targetOf(c.ID, c.Table.Target).(driver.Compactor); ok && (before == nil || before.Table.Target != def.Table.Target) {
-			t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
+			t.compactLater(s)
 		}
 		s.def = def
-		if !def.Table.Extend {
-			c.Mapping = nil
-		}
 		if !bytes.Equal(s.rec.Mapping, c.Mapping) || s.rec.Refused != c.Refused {
 			s.rec.Mapping, s.rec.Refused = c.Mapping, c.Refused
 			t.touchSink(s)
@@ -486,6 +489,31 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*DefinedSink, error)
 		return nil, err // the committer may still set handle
 	}
 	return handle, refused
+}
+
+// defineAgain takes up the definition that the records of the sink have already, at its first definition in this process, and returns the sink. Nothing
+// has to reach the disk then. So the definitions after a restart, perhaps thousands, do not each wait for a commit of the uploads and imports that
+// run meanwhile. It returns nil if the definition changes anything.
+func (b *Buffer) defineAgain(c SinkConfig, def *format.Definition) (*sinkState, *format.Definition) {
+	b.mu.Lock()
+	s := b.mu.sinks[c.ID]
+	same := s != nil && s.def == nil && b.failure() == nil && b.store.Now().Phase != pebblestore.PhaseClosed && // else the committer says why it cannot
+		!s.rec.Dropped && s.rec.Def.Equal(def) && bytes.Equal(s.rec.Mapping, c.Mapping) && s.rec.Refused == c.Refused && b.quarantineOf(s, c.Quarantine) == s.rec.Quarantine &&
+		(s.file == nil || s.file.rec.Def.Equal(def))
+	if !same {
+		b.mu.Unlock()
+		return nil, nil
+	}
+	compacts := b.compacted(s) == nil
+	if s.file != nil {
+		def = s.file.rec.Def
+	}
+	s.def = def
+	b.mu.Unlock()
+	if _, ok := b.targetOf(c.ID, c.Table.Target).(driver.Compactor); ok && compacts {
+		_, _ = b.post(&operation{run: func(t *txn) { t.compactLater(s) }}) // with an error the buffer is closing or has failed. Recovery sets the timer again
+	}
+	return s, def
 }
 
 // Close stops the intake, commits everything that was accepted, ends the calls of drivers and closes the store. Rows

@@ -51,6 +51,12 @@ func (b *Buffer) queueCompact(s *sinkState) {
 	}})
 }
 
+// compactLater sets the timer of a sink whose table is compacted.
+func (t *txn) compactLater(s *sinkState) {
+	b := t.b
+	t.onDurable(func() { b.timers.Set(timerKey{timerCompact, uint64(s.num)}, b.now().Add(compactEvery)) })
+}
+
 // compacted returns the definition of a sink whose table is compacted. The sink is defined in this process, or it has its own target and is not
 // forgotten yet, and then its last definition counts. Called with mu held.
 func (b *Buffer) compacted(s *sinkState) *format.Definition {

@@ -152,16 +152,21 @@ func boundQuarantine(q *format.Quarantine, v QuarantineBounds) {
 
 // defineQuarantine notes the bounds of a definition. The bounds of an earlier one stay in force for the existing records.
 func (t *txn) defineQuarantine(s *sinkState, bounds *QuarantineBounds) {
-	q := s.rec.Quarantine
-	q.On = bounds != nil
-	if bounds != nil {
-		boundQuarantine(&q, bounds.withDefaults(t.b.opts.Tuning))
-	}
-	if q != s.rec.Quarantine {
+	if q := t.b.quarantineOf(s, bounds); q != s.rec.Quarantine {
 		s.rec.Quarantine = q
 		t.touchSink(s)
 		t.expireRejects(s)
 	}
+}
+
+// quarantineOf returns the record of the quarantine of a sink, with other bounds. Called with mu held.
+func (b *Buffer) quarantineOf(s *sinkState, bounds *QuarantineBounds) format.Quarantine {
+	q := s.rec.Quarantine
+	q.On = bounds != nil
+	if bounds != nil {
+		boundQuarantine(&q, bounds.withDefaults(b.opts.Tuning))
+	}
+	return q
 }
 
 // quarantinePage is how many heads are read at once.

@@ -1,17 +1,21 @@
 package mapping
 
 import (
+	"bytes"
+	"encoding"
 	"encoding/base64"
 	"encoding/json"
 	"math"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 	"unsafe"
 
 	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
 // appendValue appends the JSON of the value that p points to, as encoding/json writes it without HTML escapes. The value has the type that the
@@ -27,8 +31,10 @@ func appenderOf(t reflect.Type, open map[reflect.Type]bool) appendValue {
 	switch {
 	case t == timeType:
 		return appendTime
-	case t == numberType, writesJSON(t) || writesText(t), open[t]:
+	case t == numberType, open[t]:
 		return other
+	case writesJSON(t) || writesText(t):
+		return methodAppender(t, other)
 	}
 	open[t] = true
 	defer delete(open, t)
@@ -94,6 +100,68 @@ func appenderOf(t reflect.Type, open map[reflect.Type]bool) appendValue {
 		}
 	}
 	return other
+}
+
+// methodAppender returns the function for a type with its own MarshalJSON or MarshalText. It calls the method without reflection. other writes what
+// is left, such as the errors.
+func methodAppender(t reflect.Type, other appendValue) appendValue {
+	base, isPointer := t, t.Kind() == reflect.Pointer
+	if isPointer {
+		base = t.Elem()
+	}
+	write := func(dst []byte, p unsafe.Pointer) ([]byte, bool) { return dst, false }
+	switch method := reflect.New(base).Interface().(type) { // the methods of the type and of its pointer
+	case json.Marshaler:
+		write = func(dst []byte, p unsafe.Pointer) ([]byte, bool) {
+			method := method
+			setPointer(unsafe.Pointer(&method), p)
+			text, err := method.MarshalJSON()
+			if err != nil {
+				return dst, false
+			}
+			return appendCompact(dst, text)
+		}
+	case encoding.TextMarshaler:
+		write = func(dst []byte, p unsafe.Pointer) ([]byte, bool) {
+			method := method
+			setPointer(unsafe.Pointer(&method), p)
+			text, err := method.MarshalText()
+			if err != nil {
+				return dst, false
+			}
+			dst, err = appendGoText(dst, tape.AsString(text))
+			return dst, err == nil
+		}
+	}
+	return func(dst []byte, p unsafe.Pointer) ([]byte, error) {
+		at := p
+		if isPointer {
+			if at = *(*unsafe.Pointer)(p); at == nil {
+				return append(dst, "null"...), nil
+			}
+		}
+		if out, ok := write(dst, at); ok {
+			return out, nil
+		}
+		return other(dst, p)
+	}
+}
+
+// setPointer replaces the pointer in an interface value that has a pointer. Every such value has its type and then the pointer.
+func setPointer(iface, p unsafe.Pointer) { (*[2]unsafe.Pointer)(iface)[1] = p }
+
+// compactBuffers has a *bytes.Buffer for a call of json.Compact.
+var compactBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// appendCompact appends the JSON that a MarshalJSON has returned, without spaces. It returns false if it is not valid.
+func appendCompact(dst, text []byte) ([]byte, bool) {
+	b := compactBuffers.Get().(*bytes.Buffer)
+	*b = *bytes.NewBuffer(dst)
+	err := json.Compact(b, text)
+	out := b.Bytes()
+	*b = bytes.Buffer{}
+	compactBuffers.Put(b)
+	return out, err == nil
 }
 
 func appendElements(dst []byte, p unsafe.Pointer, n int, size uintptr, elem appendValue) ([]byte, error) {

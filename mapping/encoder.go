@@ -12,8 +12,9 @@ import (
 )
 
 // Encoder makes records of Go values as [From] does, for one type that is known before the first value. It inspects the type once. After that, records
-// of bools, numbers, texts, times and byte slices, and of structs, pointers, slices and arrays of these, cost no reflection and no memory. The Encoder
-// uses encoding/json only for maps, interfaces, recursive types, and types with their own MarshalJSON or MarshalText.
+// of bools, numbers, texts, times and byte slices, and of structs, pointers, slices and arrays of these, cost no reflection and no memory. Types with
+// their own MarshalJSON or MarshalText cost only the memory that the method allocates. The Encoder uses encoding/json only for maps, interfaces,
+// recursive types, and json.Number.
 //
 // An Encoder is immutable and safe for concurrent use.
 type Encoder[T any] struct {

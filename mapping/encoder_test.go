@@ -274,6 +274,7 @@ func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 		F  float64     `json:"f"`
 		At time.Time   `json:"at"`
 		N  json.Number `json:"n"`
+		W  *wrongOf    `json:"w"`
 	}
 	enc, err := NewEncoder[row]()
 	if err != nil {
@@ -281,7 +282,7 @@ func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 	}
 	m := mustCompile(t, Path("f", "f"), Path("at", "at"), Path("n", "n"))
 	var r Record
-	for _, v := range []row{{F: math.NaN()}, {F: math.Inf(-1)}, {At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}, {N: "1x"}} {
+	for _, v := range []row{{F: math.NaN()}, {F: math.Inf(-1)}, {At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}, {N: "1x"}, {W: &wrongOf{}}, {W: &wrongOf{bad: true}}} {
 		_, want := m.AppendRow(nil, From(&v))
 		enc.Set(&r, &v)
 		row, got := m.AppendRow(nil, &r)
@@ -289,7 +290,7 @@ func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 			t.Errorf("%+v: got %v, want %v", v, got, want)
 		}
 		var unsupported *json.UnsupportedValueError
-		if v.N == "" && v.At.IsZero() && !errors.As(got, &unsupported) {
+		if v.N == "" && v.W == nil && v.At.IsZero() && !errors.As(got, &unsupported) {
 			t.Errorf("%+v: got %v, want an error of encoding/json", v, got)
 		}
 	}
@@ -299,6 +300,69 @@ func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 	}
 	if _, err := NewEncoder[struct{ C chan int }](); err == nil || !strings.Contains(err.Error(), "encoding/json cannot write a chan int") {
 		t.Errorf("got %v for a field without JSON", err)
+	}
+}
+
+// jsonOf, textOf and their pointers write themselves, without memory.
+type (
+	jsonOf  struct{ text []byte }
+	textOf  [4]byte
+	jsonAt  struct{ text []byte }
+	wrongOf struct{ bad bool }
+)
+
+func (v jsonOf) MarshalJSON() ([]byte, error)  { return v.text, nil }
+func (v *jsonAt) MarshalJSON() ([]byte, error) { return v.text, nil }
+func (v *textOf) MarshalText() ([]byte, error) { return v[:], nil }
+
+func (v wrongOf) MarshalJSON() ([]byte, error) {
+	if v.bad {
+		return []byte("{"), nil
+	}
+	return nil, errors.New("no JSON today")
+}
+
+// A type with its own MarshalJSON or MarshalText costs no reflection, which would allocate, and no memory but that of its method.
+func TestEncoderCallsMethodsWithoutReflection(t *testing.T) {
+	type row struct {
+		JSON    jsonOf   `json:"json"`
+		At      *jsonOf  `json:"at"`
+		Ptr     jsonAt   `json:"ptr"`
+		Text    textOf   `json:"text"`
+		List    []jsonAt `json:"list"`
+		TextAt  *textOf  `json:"text_at"`
+		Nothing *jsonAt  `json:"nothing"`
+	}
+	columns, err := ColumnsOf[row]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc, err := NewEncoder[row]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := []byte(`{"a": [1, 2]}`)
+	v := &row{JSON: jsonOf{text}, At: &jsonOf{text}, Ptr: jsonAt{text}, Text: textOf{'a', 'b', '"', 'd'}, List: []jsonAt{{text}, {text}}, TextAt: &textOf{'a', 'b', 'c', 'd'}}
+	for name, m := range map[string]*Mapper{"columns": mustCompile(t, columns...), "body": mustCompile(t, Body("body"))} {
+		want, err := m.AppendRow(nil, From(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Record
+		var got []byte
+		run := func() {
+			enc.Set(&r, v)
+			if got, err = m.AppendRow(got[:0], &r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		if string(got) != string(want) {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+		if n := testing.AllocsPerRun(200, run); n != 0 && !raceEnabled {
+			t.Errorf("%s: %v allocations per row, want none", name, n)
+		}
 	}
 }
 

@@ -191,6 +191,7 @@ forebay files lists the files whose upload or import failed, and acts on them. I
 Stream API of a running server.
 
   forebay files list                         lists failing files of all sinks, of this node
+  forebay files list shop                    lists failing files of the sinks of a source
   forebay files list shop/orders             lists files, with reason and time of the next try
   forebay files retry shop/orders FILE       tries the file now, after you fixed the cause
   forebay files split shop/orders FILE       imports the file without the refused rows

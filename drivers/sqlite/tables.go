@@ -61,6 +61,8 @@ type knownTables struct {
 	// changed is set when the transaction has changed a table. The schema that it reads then may be rolled back.
 	changed bool
 	fitting map[string]fittingTable
+	// rows are where tables are in the schema, which has no index of names. They are checked at each use, so they need not be right.
+	rows map[string]int64
 }
 
 // fittingTable is a table of files and its columns in the database.
@@ -83,7 +85,7 @@ func (k *knownTables) begin(ctx context.Context, c tx) error {
 		return err
 	}
 	if conn != k.conn || version != k.version || k.changed || len(k.fitting) >= maxKnown {
-		*k = knownTables{conn: conn, version: version, fitting: make(map[string]fittingTable)}
+		*k = knownTables{conn: conn, version: version, fitting: make(map[string]fittingTable), rows: k.rows}
 	}
 	return nil
 }
@@ -93,7 +95,7 @@ func (k *knownTables) ensure(ctx context.Context, c tx, t driver.Table, indexes 
 	if known, ok := k.fitting[t.ID]; ok && !k.changed && known.table.Extend == t.Extend && slices.Equal(known.table.Columns, t.Columns) {
 		return known.columns, nil
 	}
-	have, err := columnsOf(ctx, c, t)
+	have, err := k.columnsOf(ctx, c, t)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +117,11 @@ func (k *knownTables) ensure(ctx context.Context, c tx, t driver.Table, indexes 
 	}
 	for _, change := range changes {
 		if _, err := c.ExecContext(ctx, change); err != nil {
+			return nil, err
+		}
+	}
+	if len(have) == 0 {
+		if err := k.note(ctx, c, t.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -150,12 +157,71 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// columnsOf is the function columnsOf without a search of the whole schema for each of thousands of tables.
+func (k *knownTables) columnsOf(ctx context.Context, c querier, t driver.Table) ([]datatype.Column, error) {
+	if row, ok := k.rows[t.ID]; ok {
+		if have, err := columnsAt(ctx, c, t, row); have != nil || err != nil {
+			return have, err
+		}
+	}
+	var exists bool // in any case of letters
+	if err := c.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?))", t.ID).Scan(&exists); err != nil || !exists {
+		return nil, err
+	}
+	if err := k.noteAll(ctx, c); err != nil {
+		return nil, err
+	}
+	if row, ok := k.rows[t.ID]; ok {
+		return columnsAt(ctx, c, t, row)
+	}
+	return columnsOf(ctx, c, t)
+}
+
+// note notes where a new table is in the schema.
+func (k *knownTables) note(ctx context.Context, c querier, table string) error {
+	var row int64
+	err := c.QueryRowContext(ctx, "SELECT rowid FROM sqlite_schema WHERE type = 'table' AND name = ? ORDER BY rowid DESC LIMIT 1", table).Scan(&row)
+	if k.rows == nil {
+		k.rows = make(map[string]int64)
+	}
+	k.rows[table] = row
+	return err
+}
+
+// noteAll notes where all tables are in the schema.
+func (k *knownTables) noteAll(ctx context.Context, c querier) error {
+	rows, err := c.QueryContext(ctx, "SELECT rowid, name FROM sqlite_schema WHERE type = 'table'")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	k.rows = make(map[string]int64)
+	for rows.Next() {
+		var row int64
+		var name string
+		if err := rows.Scan(&row, &name); err != nil {
+			return err
+		}
+		k.rows[name] = row
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
 // columnsOf returns the columns of a table, none if it is absent. Names, order and NOT NULL come from the table as it is now, because it may
 // have been altered. SQLite does not know the types. The driver's own table has them. A column that is not listed there has the type that t
 // wants, if its declaration can hold that.
 func columnsOf(ctx context.Context, c querier, t driver.Table) ([]datatype.Column, error) {
+	return readColumns(ctx, c, t, "s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE", t.ID)
+}
+
+// columnsAt returns the columns of a table if it is in this row of the schema.
+func columnsAt(ctx context.Context, c querier, t driver.Table, row int64) ([]datatype.Column, error) {
+	return readColumns(ctx, c, t, "s.rowid = ? AND s.type = 'table' AND s.name = ?", row, t.ID)
+}
+
+func readColumns(ctx context.Context, c querier, t driver.Table, where string, args ...any) ([]datatype.Column, error) {
 	rows, err := c.QueryContext(ctx, `SELECT s.name, s.type, i.name, i.type, i."notnull" FROM sqlite_schema s, pragma_table_info(s.name) i
-		WHERE s.type IN ('table', 'view') AND s.name = ? COLLATE NOCASE ORDER BY i.cid`, t.ID)
+		WHERE `+where+` ORDER BY i.cid`, args...)
 	if err != nil {
 		return nil, err
 	}

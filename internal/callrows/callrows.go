@@ -46,7 +46,7 @@ func (r *Rows) Memory() int { return r.memory }
 
 // Next returns the rows of sink k, to which the caller appends a row of about so many bytes. Then it calls Mapped.
 func (r *Rows) Next(k, about int) []byte {
-	if last := len(r.spare) - 1; last >= 0 && len(r.data[k]) == 0 && cap(r.data[k]) < about {
+	if last := len(r.spare) - 1; last >= 0 && len(r.data[k]) == 0 && cap(r.data[k]) <= about { // a value has no body, and about is 0
 		r.memory -= cap(r.data[k])
 		r.data[k], r.spare = r.spare[last][:0], r.spare[:last]
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/trigger"
 )
 
 // Run defines many sources whose tables are in one target, gives each a few rows in rounds, and one source rows all the time. All rows arrive, and
-// the rows of the busy source wait no longer than one turn of all tables. connections says how many the target has now, of which there are at most so many.
+// the rows of the busy source wait no longer than one turn of all tables. A row costs no more CPU than one of a minute and 10,000 tables has. connections says how many the target has now, of which there are at most so many.
 // The gate plays 100 tables, the nightly run 10,000.
 func Run(t *testing.T, target driver.Target, connections func() int, most int) {
 	const each = time.Second // an upload and an import of a table
@@ -54,7 +55,7 @@ func Run(t *testing.T, target driver.Target, connections func() int, most int) {
 			t.Fatal(err)
 		}
 	}
-	began, sent, oldest, open := time.Now(), int64(0), time.Duration(0), 0
+	began, cpu, sent, oldest, open := time.Now(), cputime.Process(), int64(0), time.Duration(0), 0
 	tick := time.Tick(50 * time.Millisecond)
 	for round := 1; round <= rounds; round++ {
 		for i := range tables {
@@ -78,9 +79,12 @@ func Run(t *testing.T, target driver.Target, connections func() int, most int) {
 			open = max(open, connections())
 		}
 	}
-	took := time.Since(began)
-	t.Logf("%d tables in %d rounds: %v, %.0f imports/s, %d connections; the oldest row of the busy source waited %v", tables, rounds, took.Round(time.Millisecond),
-		float64(tables*rounds)/took.Seconds(), open, oldest.Round(time.Millisecond))
+	took, cpu := time.Since(began), (cputime.Process()-cpu)/time.Duration(tables*rounds)
+	t.Logf("%d tables in %d rounds: %v, %.0f imports/s, %d connections, %v of CPU of this process for an import; the oldest row of the busy source waited %v", tables, rounds,
+		took.Round(time.Millisecond), float64(tables*rounds)/took.Seconds(), open, cpu, oldest.Round(time.Millisecond))
+	if most := time.Minute / 10_000; cpu > most {
+		t.Errorf("a row used %v of CPU from its call to its table, want at most %v: 10,000 tables with a row each minute need more than a processor", cpu, most)
+	}
 	if open > most {
 		t.Errorf("got %d connections to the database, want at most %d", open, most)
 	}

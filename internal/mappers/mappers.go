@@ -4,7 +4,6 @@ package mappers
 import (
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"sync"
 	"weak"
 
@@ -67,7 +66,8 @@ func (c *Cache) Get(id, target string, columns mapping.Columns) (*mapping.Mapper
 	c.text += len(text)
 	for len(c.kept) > 1 && c.text > maxText {
 		c.text -= c.kept[0].text
-		c.kept = slices.Delete(c.kept, 0, 1)
+		c.kept[0] = entry{}
+		c.kept = c.kept[1:] // thousands of entries are not moved for each new one
 	}
 	if len(c.known) > max(c.sweepAt, 256) {
 		for key, p := range c.known {

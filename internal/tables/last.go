@@ -26,8 +26,11 @@ func Mapping(table driver.Table, columns mapping.Columns) []byte {
 // Last returns the columns of a sink that were accepted last, and the columns of its table that they made. It returns false if the sink had another
 // table, or if one of the tables is without Extend.
 func (t Tables) Last(id string, table driver.Table) (columns mapping.Columns, made []datatype.Column, ok bool) {
+	if !table.Extend {
+		return nil, nil, false
+	}
 	before, known := t.Buffer.Sink(id).Table()
-	if !known || !table.Extend || !before.Extend || !same(before, table) {
+	if !known || !before.Extend || !same(before, table) {
 		return nil, nil, false
 	}
 	err := json.Unmarshal(t.Buffer.Sink(id).Mapping(), &columns)

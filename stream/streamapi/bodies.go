@@ -357,7 +357,8 @@ type filesBody struct {
 
 // failedFilesBody has at most maxFailedFiles files.
 type failedFilesBody struct {
-	TotalCount int              `json:"totalCount" doc:"Number of such files, of which the list may have fewer."`
+	TotalCount int              `json:"totalCount" doc:"Number of such files of all pages."`
+	NextID     string           `json:"nextId,omitempty" doc:"The afterId of the next page. Left out on the last page."`
 	Files      []failedFileBody `json:"files" doc:"The files by time, at most 1,000."`
 }
 

@@ -2,6 +2,7 @@ package streamapi
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -166,22 +167,42 @@ func newFiles(files []buffer.FileStats, onlyFailed bool) []fileBody {
 	return list
 }
 
-// maxFailedFiles bounds the response of failedFiles.
+// maxFailedFiles is the length of a page of failedFiles.
 const maxFailedFiles = 1_000
 
-// failedFiles finds the sinks that need help among thousands, whose metrics do not name them.
-func (a *api) failedFiles(*call) (any, error) {
+// failedFiles finds the sinks that need help among thousands, whose metrics do not name them. A page begins after a place and not after a file,
+// because a file may have left the list meanwhile.
+func (a *api) failedFiles(c *call) (any, error) {
+	source, after := c.query("sourceId"), c.query("afterId")
 	b := failedFilesBody{Files: []failedFileBody{}}
+	type failed struct {
+		place, source, sink string
+		file                buffer.FileStats
+	}
+	var all []failed
 	for _, s := range a.on.Engine().Stats().Sinks {
+		if source != "" && s.Source != source {
+			continue
+		}
 		for _, f := range s.Files {
 			if f.Attempt > 0 && f.FinishedAt.IsZero() {
-				b.Files = append(b.Files, failedFileBody{s.Source, s.Sink, newFile(f)})
+				all = append(all, failed{fmt.Sprintf("%013d-%s", f.OpenedAt.UnixMilli(), f.ID), s.Source, s.Sink, f})
 			}
 		}
 	}
-	slices.SortStableFunc(b.Files, func(x, y failedFileBody) int { return cmp.Compare(x.OpenedAt, y.OpenedAt) })
-	b.TotalCount = len(b.Files)
-	b.Files = b.Files[:min(len(b.Files), maxFailedFiles)]
+	slices.SortFunc(all, func(x, y failed) int { return cmp.Compare(x.place, y.place) })
+	b.TotalCount = len(all)
+	from, found := slices.BinarySearchFunc(all, after, func(f failed, place string) int { return cmp.Compare(f.place, place) })
+	if found {
+		from++
+	}
+	page := all[from:min(len(all), from+maxFailedFiles)]
+	for _, f := range page {
+		b.Files = append(b.Files, failedFileBody{f.source, f.sink, newFile(f.file)})
+	}
+	if from+len(page) < len(all) {
+		b.NextID = page[len(page)-1].place
+	}
 	return b, nil
 }
 

@@ -143,9 +143,10 @@ func (c *Client) Damage() string {
 	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/damage"
 }
 
-// FailedFiles returns the address of the files of all sinks whose last attempt has failed.
-func (c *Client) FailedFiles() string {
-	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/failed-files"
+// FailedFiles returns the address of the files whose last attempt has failed, of all sinks, or of a source if it is not empty. The list begins
+// after a place, which is empty for the first page.
+func (c *Client) FailedFiles(source, after string) string {
+	return c.api + "/v1/branches/" + url.PathEscape(c.branch) + "/failed-files?" + url.Values{"sourceId": {source}, "afterId": {after}}.Encode()
 }
 
 // Erase returns the address that erases records.

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/forebay/forebay/internal/program/api"
@@ -43,10 +45,10 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	if !known && name != "list" {
 		return api.WrongAction(name, "list, retry, split, quarantine or discard")
 	}
-	var source, sink string
+	source, sink := flags.Arg(0), ""
 	var err error
-	everySink := !known && flags.NArg() == 0 && !*all
-	if !everySink {
+	failing := !known && !*all && !strings.Contains(source, "/") // of all sources or of one
+	if !failing {
 		source, sink, err = api.SinkOf(flags.Arg(0))
 	}
 	switch {
@@ -62,10 +64,11 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 		return err
 	}
 	switch {
-	case everySink:
-		return list(ctx, c, c.FailedFiles(), true, *asJSON)
+	case failing:
+		return list(ctx, c, func(after string) string { return c.FailedFiles(source, after) }, true, *asJSON)
 	case !known:
-		return list(ctx, c, fmt.Sprintf("%s/statistics/files?failedFiles=%t", c.Sink(source, sink), !*all), false, *asJSON)
+		address := fmt.Sprintf("%s/statistics/files?failedFiles=%t", c.Sink(source, sink), !*all)
+		return list(ctx, c, func(string) string { return address }, false, *asJSON)
 	}
 	if err := c.Call(ctx, do.method, c.Sink(source, sink)+"/files/"+url.PathEscape(flags.Arg(1))+do.path, nil, nil); err != nil {
 		return err
@@ -74,16 +77,8 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	return err
 }
 
-// list writes the files that the API lists at an address, of one sink or of all.
-func list(ctx context.Context, c *api.Client, address string, ofAll, asJSON bool) error {
-	var answer struct {
-		Files      []json.RawMessage
-		Missing    []struct{ Node, Reason string }
-		TotalCount int
-	}
-	if err := c.Call(ctx, http.MethodGet, address, nil, &answer); err != nil {
-		return err
-	}
+// list writes the files that the API lists, of one sink or of all. address is that of the page after a place.
+func list(ctx context.Context, c *api.Client, address func(after string) string, ofAll, asJSON bool) error {
 	w := tabwriter.NewWriter(c.Env.Out, 0, 0, 2, ' ', 0)
 	if !asJSON {
 		if ofAll {
@@ -91,46 +86,65 @@ func list(ctx context.Context, c *api.Client, address string, ofAll, asJSON bool
 		}
 		fmt.Fprint(w, "FILE\tSTATE\tROWS\tOPENED\tFAILED\tNEXT ATTEMPT\tREFUSED\tREASON\n")
 	}
-	for _, text := range answer.Files {
-		var f struct {
-			SourceID, SinkID, FileID, State, OpenedAt, RetryReason, RetryAfter string
-
-			RetryAttempt int
-			Refused      *struct{ Reason string }
-			Statistics   struct{ Total struct{ RecordsCount int64 } }
+	after := ""
+	for {
+		var page struct {
+			Files   []json.RawMessage
+			NextID  string
+			Missing []struct{ Node, Reason string }
 		}
-		if err := json.Unmarshal(text, &f); err != nil {
+		if err := c.Call(ctx, http.MethodGet, address(after), nil, &page); err != nil {
 			return err
 		}
-		if asJSON {
-			var line bytes.Buffer
-			if err := json.Compact(&line, text); err != nil {
+		for _, text := range page.Files {
+			if err := writeFile(c, w, text, ofAll, asJSON); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Env.Out, "%s\n", &line)
+		}
+		if after = page.NextID; after != "" {
 			continue
 		}
-		refused := "-"
-		if f.Refused != nil {
-			refused = f.Refused.Reason
+		if err := w.Flush(); err != nil {
+			return err
 		}
-		if ofAll {
-			fmt.Fprintf(w, "%s\t", api.Line(f.SourceID+"/"+f.SinkID))
+		for _, m := range page.Missing {
+			fmt.Fprintf(c.Env.Errors, "the files of node %s are not listed: %s\n", api.Line(m.Node), api.Line(m.Reason))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", api.Line(f.FileID), api.Line(f.State), f.Statistics.Total.RecordsCount, api.Line(f.OpenedAt), f.RetryAttempt,
-			api.Line(cmp.Or(f.RetryAfter, "-")), api.Line(refused), api.Line(f.RetryReason))
+		if len(page.Missing) > 0 {
+			return errors.New("the list is not complete")
+		}
+		return nil
 	}
-	if err := w.Flush(); err != nil {
+}
+
+// writeFile writes a file of a list.
+func writeFile(c *api.Client, w io.Writer, text json.RawMessage, ofAll, asJSON bool) error {
+	var f struct {
+		SourceID, SinkID, FileID, State, OpenedAt, RetryReason, RetryAfter string
+
+		RetryAttempt int
+		Refused      *struct{ Reason string }
+		Statistics   struct{ Total struct{ RecordsCount int64 } }
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
-	if more := answer.TotalCount - len(answer.Files); more > 0 {
-		fmt.Fprintf(c.Env.Errors, "%d later files are not listed\n", more)
+	if asJSON {
+		var line bytes.Buffer
+		if err := json.Compact(&line, text); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Env.Out, "%s\n", &line)
+		return nil
 	}
-	for _, m := range answer.Missing {
-		fmt.Fprintf(c.Env.Errors, "the files of node %s are not listed: %s\n", api.Line(m.Node), api.Line(m.Reason))
+	refused := "-"
+	if f.Refused != nil {
+		refused = f.Refused.Reason
 	}
-	if len(answer.Missing) > 0 {
-		return errors.New("the list is not complete")
+	if ofAll {
+		fmt.Fprintf(w, "%s\t", api.Line(f.SourceID+"/"+f.SinkID))
 	}
+	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", api.Line(f.FileID), api.Line(f.State), f.Statistics.Total.RecordsCount, api.Line(f.OpenedAt), f.RetryAttempt,
+		api.Line(cmp.Or(f.RetryAfter, "-")), api.Line(refused), api.Line(f.RetryReason))
 	return nil
 }

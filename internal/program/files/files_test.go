@@ -2,17 +2,27 @@ package files_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/files"
 	"github.com/forebay/forebay/mapping"
@@ -29,7 +39,7 @@ type shop struct {
 	eng *forebay.Engine
 }
 
-func newShop(t *testing.T) *shop {
+func newShop(t *testing.T, change ...func(*forebay.Options)) *shop {
 	t.Helper()
 	s := &shop{t: t, mem: buffertest.NewMemory()}
 	s.mem.Refuse = func(_ string, row []string) driver.RowError {
@@ -38,8 +48,12 @@ func newShop(t *testing.T) *shop {
 		}
 		return driver.RowError{Column: "kind", Reason: "23514"}
 	}
+	opts := forebay.Options{Staging: s.mem, Target: s.mem}
+	for _, f := range change {
+		f(&opts)
+	}
 	var err error
-	if s.eng, err = forebay.Open(t.TempDir(), forebay.Options{Target: s.mem}); err != nil {
+	if s.eng, err = forebay.Open(t.TempDir(), opts); err != nil {
 		t.Fatal(err)
 	}
 	cat, err := catalog.Open(filepath.Join(t.TempDir(), "catalog"), s.eng, catalog.Options{})
@@ -137,5 +151,105 @@ func TestFiles(t *testing.T) {
 		if _, err := s.run(args...); !errors.As(err, &wrong) {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+// Of thousands of sinks that fail, each is listed once, page by page, even if the last file of a page has left the list meanwhile.
+func TestFilesOfManySources(t *testing.T) {
+	sources := 10_000
+	if testing.Short() {
+		sources = 2_100 // three pages
+	}
+	s := newShop(t, func(o *forebay.Options) {
+		o.MaxSources, o.Logger, o.Buffer = sources+1, slog.New(slog.DiscardHandler), localdisk.On(buffer.Tuning{}, vfs.NewMem())
+	})
+	s.mem.Before = func(_ context.Context, c buffertest.Call) error {
+		if c.Op == buffertest.OpImport {
+			return driver.Permanent(errors.New("the table is locked"))
+		}
+		return nil
+	}
+	ids := make(chan string)
+	var callers sync.WaitGroup
+	for range 64 {
+		callers.Go(func() {
+			for id := range ids {
+				err := s.eng.Define(t.Context(), forebay.Source{ID: id, Sinks: []forebay.Sink{{ID: "orders", Table: forebay.Table{ID: id, Columns: mapping.Columns{mapping.Path("kind", "kind", mapping.RawString())}}}}})
+				if err == nil {
+					_, err = s.eng.Ingest(t.Context(), id, mapping.JSON([]byte(`{"kind":"bad"}`)))
+				}
+				var held *buffer.HeldError
+				if err == nil && !errors.As(s.eng.Flush(t.Context(), id), &held) {
+					err = errors.New("no file is held")
+				}
+				if err != nil {
+					t.Errorf("source %s: %v", id, err)
+				}
+			}
+		})
+	}
+	for i := range sources {
+		ids <- fmt.Sprint("tenant-", i)
+	}
+	close(ids)
+	callers.Wait()
+	listed := map[string]int{}
+	out, err := s.run("list", "-json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out) {
+		var f struct{ SourceID string }
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatal(err)
+		}
+		listed[f.SourceID]++
+	}
+	for i := range sources {
+		if n := listed[fmt.Sprint("tenant-", i)]; n != 1 {
+			t.Errorf("source tenant-%d is listed %d times, want once", i, n)
+		}
+	}
+	if out, err := s.run("list", "tenant-7"); err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, "tenant-7/orders  ") {
+		t.Errorf("list of a source: %q, %v", out, err)
+	}
+
+	type page struct {
+		TotalCount int
+		NextID     string
+		Files      []struct{ SourceID, FileID string }
+	}
+	get := func(after string) (p page) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api+"/v1/branches/default/failed-files?afterId="+url.QueryEscape(after), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-StorageApi-Token", token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := get("")
+	last := first.Files[len(first.Files)-1]
+	if err := s.eng.Sink(last.SourceID, "orders").Discard(t.Context(), last.FileID); err != nil {
+		t.Fatal(err)
+	}
+	rest := 0
+	for after := first.NextID; after != ""; {
+		p := get(after)
+		if rest += len(p.Files); p.TotalCount != sources-1 {
+			t.Errorf("a page counts %d files, want %d", p.TotalCount, sources-1)
+		}
+		after = p.NextID
+	}
+	if len(first.Files)+rest != sources {
+		t.Errorf("the pages have %d and %d files, want %d together", len(first.Files), rest, sources)
 	}
 }
