@@ -45,12 +45,14 @@ var habits = []habit{
 	{"those that", regexp.MustCompile(`(?i)\b(?:those|the ones?) (?:that|of|which|from|who)\b`), 0.02, [6]float64{}, "repeat the noun"},
 	{"rows come", regexp.MustCompile(`(?i)\b(?:rows|events|records|files|batches|requests|calls|errors?|it|they|that|which) (?:comes?|came)\b[^.]?(?: (?:[^fbw.\s]\S*|first|w\S*))?|\btakes? (?:rows|events|records|files|batches|requests|calls|no|all|both|any|them)\b`), 0.37, [6]float64{}, "arrive, accept, need"},
 	{"behind, in front of", regexp.MustCompile(`(?i)\b(?:behind|in front of|another one)\b`), 0.22, [6]float64{0: 0.1}, "after, before, a different one"},
+	// The peers were counted in pages. Messages are no prose: an error wraps its cause after a colon, and gives the next step after a colon or a
+	// semicolon. Of 1,565 in messages in November 2026, 867 follow a value or the first word, as in "file %s: %w". The bound is the rate of that month.
 	{punctuation, regexp.MustCompile(`[;:] [a-z]`), 3.7, [6]float64{4: 34, 5: 34}, "two sentences"},
 	{"under way", regexp.MustCompile(`(?i)\bunder way\b`), 0.01, [6]float64{}, "in progress"},
 	{"any more", regexp.MustCompile(`(?i)\bany more\b`), 0.01, [6]float64{}, "no longer"},
 }
 
-// punctuation is the habit that counts in sentences only, not in tables. Errors and flags join their parts with colons.
+// punctuation is the habit that counts in sentences only, not in tables.
 const punctuation = "a; b; c: d"
 
 var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
