@@ -341,8 +341,8 @@ func (b *Buffer) mayErase(f *file) error {
 // of ctx.
 func (b *Buffer) Sync(ctx context.Context) error { return b.do(ctx, func(*txn) {}) }
 
-// Purge rewrites the store of the local level without the deleted records, so that its files no longer have the bytes. It reads and writes
-// all that waits, and needs room for it. Files that are not needed any longer are deleted soon after the call. It fails with a [*FailedError],
+// Purge rewrites the store of the local level without the deleted records, so that its files no longer contain their bytes. It reads and writes all
+// waiting rows, and needs disk space for a second copy of them. The old files are deleted soon after the call. It fails with a [*FailedError],
 // [ErrClosed] or the error of ctx. Other errors say why the old files stay.
 func (b *Buffer) Purge(ctx context.Context) error {
 	o := b.store.Opening()

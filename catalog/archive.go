@@ -59,10 +59,10 @@ const (
 
 var errReplayCancelled = errors.New("cancelled")
 
-// ReplayArchive starts a task that maps the raw records of an archive with the columns of now into a sink. See [forebay.SinkHandle.Replay]. Each
-// becomes one row for each run, whatever fails and however often the task is started. Its Task.Replay shows the progress while it runs. A task that
-// Close interrupts is not ended. The next [Open] continues it. There is one for a sink at a time. It excludes no change of the sink, so rows follow
-// the columns of their moment.
+// ReplayArchive starts a task that maps the raw records of an archive to rows of a sink, with the current columns. See [forebay.SinkHandle.Replay].
+// Each record becomes one row per run, no matter what fails and how often the task is started. While the task runs, its Task.Replay shows the
+// progress. If Close interrupts the task, the next [Open] continues it. A sink has at most one such task at a time. The sink may change meanwhile, and
+// each row has the columns of the moment in which it is mapped.
 //
 // Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
 func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {

@@ -39,8 +39,8 @@ func (m Missing) String() string {
 // MissingError says that nodes did not respond, so that not all of a request could be carried out. Send it again when they are back or
 // another node has taken over.
 type MissingError struct {
-	// Missing are the instances of which it is not known whether the request was carried out. For all others it was, if it can
-	// be repeated. A clearing that lacks counters changes nothing.
+	// Missing are the instances for which the outcome of the request is unknown. On all other instances, a request that can be repeated was
+	// carried out. If the counters of an instance are missing, a request to clear counters changes nothing.
 	Missing []Missing
 }
 

@@ -224,10 +224,15 @@ func TestMessagesOfMistakes(t *testing.T) {
 		if status != tt.status || strings.Contains(out+errs, "hunter2") {
 			t.Errorf("%s\ngot      status %d\n%s%s\nwant     status %d and no secret", command, status, out, errs, tt.status)
 		}
-		if strings.HasPrefix(tt.call, "check -offline") || strings.HasPrefix(tt.call, "templates -e") {
-			errs = "\nforebay" + out + errs // a report, and no log
+		// Reports do not name their command, and a message about an unknown word has none to name.
+		report := strings.HasPrefix(tt.call, "check -offline") || strings.HasPrefix(tt.call, "templates -e")
+		if report {
+			errs = "\nforebay" + out + errs
 		}
 		_, errs, _ = strings.Cut("\n"+errs, "\nforebay") // after the log
+		if len(args) > 0 && !report && !strings.HasPrefix(tt.what, "there is no command") && !strings.HasPrefix(errs, " "+args[0]+": ") {
+			t.Errorf("%s\ngot      forebay%s\nwant     it to begin with forebay %s:", command, errs, args[0])
+		}
 		where := places.Replace(strings.TrimPrefix(tt.where, "forebay"))
 		messagetest.Check(t, command, errs, messagetest.Want{What: strings.TrimPrefix(tt.what, "forebay"), Where: where, Next: tt.next}, messagetest.GoNames()...)
 	}

@@ -61,7 +61,7 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.find("parcel")
-	b.text("No call with this key or trace id is known. No row that waits has this value.")
+	b.text("No call with this key or trace id is known. No waiting row has this value.")
 	b.find("order-7")
 	b.text("In the table web.slow.")
 	if steps := eval[[]string](b, `[...document.querySelectorAll(".pane:last-child .steps strong")].map((n) => n.textContent)`); !strings.HasSuffix(strings.Join(steps, " "), "File Table") {

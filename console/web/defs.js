@@ -146,7 +146,7 @@ export function open(section, app) {
       return;
     }
     if (mine !== askedDiff) return;
-    setText(diffNote, answer.rest ? answer.rest + " lines more are not shown." : from !== to && answer.equal ? "The two are equal." : "");
+    setText(diffNote, answer.rest ? answer.rest + " more lines are not shown." : from !== to && answer.equal ? "The two are equal." : "");
     replace(diff, ...answer.lines.map((line) => {
       const text = visible(line.slice(1));
       if (line[0] === "@") return h("span", { class: "gap", text: "⋯ " + text + (text === "1" ? " equal line\n" : " equal lines\n") });
@@ -161,7 +161,7 @@ export function open(section, app) {
     change({ from: String(current), to: String(v.number) });
     const sure = await app.ask({
       title: "Roll back " + ref + " to version " + v.number + "?", action: "Roll back",
-      text: "Its content becomes version " + (current + 1) + ". Version " + current + " is kept. What changes is shown below the versions; marks such as disabled, and the secret, stay.",
+      text: "Its content becomes version " + (current + 1) + ". Version " + current + " is kept. The changes are shown below the versions. Marks such as disabled and the secret stay.",
     });
     if (!sure) return;
     setText(say, "Rolling back…");

@@ -42,7 +42,7 @@ export function open(section, app) {
   const total = h("p", { class: "line" });
   const again = h("button", { type: "button", icon: "retry", text: "Refresh", onclick: () => load() });
   const others = h("p", { class: "line", hidden: true }, h("span"), " ", h("a", { href: "#/overview?sort=-rejected", text: "All sinks by their rejected records" }));
-  const changed = h("span", { class: "muted", text: "Records have come or gone since.", hidden: true });
+  const changed = h("span", { class: "muted", text: "Records were added or removed since.", hidden: true });
   const all = h("p", { class: "tablebar", hidden: true });
   const groupBody = h("tbody"), listBody = h("tbody");
   const groups = h("table", { class: "cards" },
@@ -155,7 +155,7 @@ export function open(section, app) {
     pager.show(shown.from, shown.groups.length, shown.matching);
     groups.hidden = !n;
     const parts = [];
-    if (!n) parts.push(Object.values(filter()).some((v) => v) ? "No record matches the filter." : "No rejected record waits. Sinks with OnReject Quarantine keep what they cannot map.");
+    if (!n) parts.push(Object.values(filter()).some((v) => v) ? "No record matches the filter." : "No rejected record waits. Sinks with OnReject Quarantine keep the records that they cannot map.");
     if (shown.others) parts.push(recordsOf(shown.others) + " more are in groups that are not listed: narrow the filter.");
     if (shown.moreChoices) parts.push("The filters offer the first values only: search the message for others.");
     if (!shown.complete) parts.push("There are more records than were read at once: the counts are lower bounds. Narrow the filter for exact ones.");
@@ -350,7 +350,7 @@ export function open(section, app) {
       return h("div", { class: "pane" }, title, area, hiddenOnes(draft));
     }
     return h("div", { class: "pane" }, title, raw(body, title.id),
-      r.came ? h("details", {}, h("summary", { text: "As it came" }), raw(r.came)) : null);
+      r.came ? h("details", {}, h("summary", { text: "As received" }), raw(r.came)) : null);
   }
 
   function hiddenOnes(text) {
@@ -362,7 +362,7 @@ export function open(section, app) {
     const parts = [h("pre", { tabindex: "0", role: "region", "aria-labelledby": label, "aria-label": label ? null : "Original body", text: visible(body.text, true) })];
     if (body.binary) parts.push(h("p", { class: "line", text: "It is not UTF-8: bytes that are not are shown as ‹FF›." }));
     if (body.rest && !record.whole) parts.push(h("button", { type: "button", text: "Show more", onclick: () => showRecord(true, true) }));
-    if (body.rest && record.whole) parts.push(h("p", { class: "line", text: grouped(body.rest) + " bytes more are not shown." }));
+    if (body.rest && record.whole) parts.push(h("p", { class: "line", text: grouped(body.rest) + " more bytes are not shown." }));
     return h("div", {}, ...parts);
   }
 
@@ -415,7 +415,7 @@ export function open(section, app) {
     const res = await app.post("quarantine.replay", ref(r));
     load();
     if (res.rejected) await showRecord(true, r.whole);
-    const text = res.replayed ? "The record is a row now." : res.rejected ? "It was rejected again." : "It was gone before.";
+    const text = res.replayed ? "The record is a row now." : res.rejected ? "It was rejected again." : "It was already gone.";
     if (res.rejected) setText(say, text); // which is announced too
     else {
       replace(view, h("div", { class: "tablebar" }, h("h2", { tabindex: "-1", text: "Record " + r.id }), closeButton()), h("p", { text }));

@@ -77,7 +77,7 @@ export function open(section, app) {
     }
     kinds.hidden = all.length < 3 && !list.of;
     pager.show(list.from, shownFiles, list.matching);
-    setText(none, list.of ? "No file is left of these." : "No file. A file begins with the first row.");
+    setText(none, list.of ? "None of these files is left." : "No file. A file begins with the first row.");
   }
 
   // sync makes the rows of a table those of keys, in their order. Rows that stay keep their nodes, and with them the focus.

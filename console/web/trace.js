@@ -41,7 +41,7 @@ export function open(section, app) {
     if (mine !== asked) return;
     const summary = h("span");
     setSentence(summary, got.searched);
-    replace(note, (got.calls.length ? "" : "No call with this key or trace id is known. ") + (got.rows.length ? "" : "No row that waits has this value. "), summary);
+    replace(note, (got.calls.length ? "" : "No call with this key or trace id is known. ") + (got.rows.length ? "" : "No waiting row has this value. "), summary);
     if (got.moreCalls) note.append(" These are the first " + got.calls.length + " calls. Name the source for others.");
     setSentence(kept, got.kept);
     replace(found, ...requestNodes(got.request), ...got.calls.map(callNode), ...got.rows.map(rowNode));

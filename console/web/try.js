@@ -529,7 +529,7 @@ export function open(section, app) {
     let way = base.noShadow || (shadowed === columns && !base.noSave) ? "now" : "shadow";
     const sure = await app.ask({
       title: base.noSave ? "Run these columns as a shadow?" : "Save as " + version + "?", action: words[way],
-      text: seen === d.version ? "" : "Version " + d.version + " was saved meanwhile by a different user. The changes are those from it.",
+      text: seen === d.version ? "" : "Version " + d.version + " was saved meanwhile by a different user. The changes below are relative to that version.",
       body: (nameAction) => {
         const fields = { shadow: h("div", { class: "fields" }, field("try-minutes", "Minutes", minutes), field("try-percent", "Percent of the records", percent)),
           now: h("div", { class: "fields" }, field("try-description", "What has changed", description)) };
@@ -539,7 +539,7 @@ export function open(section, app) {
         show();
         return [...changeNodes(d, "h3"),
           base.noSave || base.noShadow ? null : h("fieldset", {}, h("legend", { text: "How" }),
-            choice("shadow", "As a shadow first: it compares what comes with the saved columns, and stores nothing."),
+            choice("shadow", "As a shadow first: it maps new events with these columns too, compares the rows, and stores nothing."),
             choice("now", "Now: new events are mapped by these columns.")),
           fields.shadow, fields.now].filter(Boolean);
       },

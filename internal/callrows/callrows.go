@@ -81,20 +81,21 @@ func (r *Rows) Rejects(k int) (records, bytes int) { return len(r.rejects[k]), r
 
 func bytes(r buffer.Reject) int { return len(r.Info) + len(r.Data) }
 
-// Mark moves the marks of the first sinks past everything that they have.
+// Mark moves the marks of the first sinks to the end of their rows and rejected records.
 func (r *Rows) Mark(sinks int) {
 	for k := range sinks {
 		r.marks[k] = mark{len(r.data[k]), r.n[k], len(r.rejects[k])}
 	}
 }
 
-// Marked returns what sink k has before its mark, or false if that is nothing. It stays valid until Drop. The Sink is left to the caller.
+// Marked returns the rows and rejected records of sink k before its mark, or false if there are none. They stay valid until Drop. The caller sets
+// the field Sink.
 func (r *Rows) Marked(k int) (buffer.Rows, bool) {
 	m := r.marks[k]
 	return buffer.Rows{Data: r.data[k][:m.bytes], Count: m.rows, Rejects: r.rejects[k][:m.rejects]}, m.rows > 0 || m.rejects > 0
 }
 
-// Drop drops what sink k has before its mark, and moves the mark to the start.
+// Drop removes the rows and rejected records of sink k before its mark, and moves the mark to the start.
 func (r *Rows) Drop(k int) {
 	m := r.marks[k]
 	stay := copy(r.data[k], r.data[k][m.bytes:])

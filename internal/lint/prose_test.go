@@ -29,6 +29,11 @@ func proseRules() []rule {
 			check: checkNames,
 			why:   "Docs and comments name files, tests and exported identifiers as they are now. Rename them there too.",
 		},
+		{
+			name:  "exactly once is explained once",
+			check: checkOnce,
+			why:   "The other pages for users claim it at most, with a link to " + oncePage + "#exactly-once.",
+		},
 	}
 }
 
@@ -221,6 +226,26 @@ func checkNames(t *tree) []problem {
 	return sorted(problems)
 }
 
+// oncePage explains the promise that the pages for users mention most.
+const oncePage = "docs/reliability.md"
+
+var (
+	onceLink = regexp.MustCompile(`\[[^\]]*\]\([^)]*reliability\.md#exactly-once\)`)
+	once     = regexp.MustCompile(`(?i)\bexactly\s+once\b`)
+)
+
+// checkOnce looks at the pages for users. The lines of the index are sentences of the pages that they link.
+func checkOnce(t *tree) []problem {
+	var problems []problem
+	for name, text := range proseParts(t)[0] {
+		text = indexLine.ReplaceAllString(onceLink.ReplaceAllString(text, ""), "")
+		if found := once.FindString(text); found != "" && name != oncePage {
+			problems = append(problems, problem{name, fmt.Sprintf("%q is no link to %s#exactly-once", found, oncePage)})
+		}
+	}
+	return sorted(problems)
+}
+
 // A namesOf knows the exported declarations by package name, and the members of types by type name.
 type namesOf struct {
 	packages, members map[string]map[string]bool
@@ -330,6 +355,12 @@ func proseBreaches() []breach {
 			"a.md", "`p.F`, `p.T.A`, `T.M(x)`, TestC, TestAll… and `c.go`\n\n```go\np.Gone()\n```\n", "CHANGELOG.md", "`p.Gone` is `p.F`",
 			"x/c.go", "// F is in c.go, not in time.go2.\nfunc F() {}\ntype T struct { A int }\nfunc (T) M() {}",
 			"x/c_test.go", "func TestC() {}\nfunc TestAllOfIt() {}",
+		}, nil},
+		{"exactly once is explained once", []string{
+			"docs/a.md", "Rows are stored exactly\nonce.\n", "docs/b.md", "[Exactly once](c.md#exactly-once)\n", "docs/reliability.md", "# Exactly once\n",
+		}, []string{`docs/a.md: "exactly`, `docs/b.md: "Exactly`}},
+		{"exactly once is explained once", []string{
+			"README.md", "[exactly once](docs/reliability.md#exactly-once)\n", "docs/README.md", "- [R](reliability.md): Exactly once.\n", "docs/internals/a.md", "exactly once\n",
 		}, nil},
 		{"names in texts exist", []string{"x/c.go", "// F is below docs/y.md and (z.go).\nfunc F() {}"}, []string{"docs/y.md does", "z.go does"}},
 	}

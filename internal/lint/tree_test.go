@@ -132,7 +132,7 @@ func newTree() *tree {
 }
 
 // textual are the suffixes and names of the files that people read.
-var textual = []string{".go", ".md", ".mod", ".yml", ".yaml", ".sh", "Makefile", ".ci/run", ".ci/tools"}
+var textual = []string{".go", ".md", ".js", ".html", ".mod", ".yml", ".yaml", ".sh", "Makefile", ".ci/run", ".ci/tools"}
 
 // loadTree reads the repository that contains this package.
 func loadTree(t *testing.T) *tree {
