@@ -8,12 +8,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/dir"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
@@ -176,4 +180,178 @@ func wantErased(t *testing.T, e *forebay.Engine, archive string) (left int) {
 	}
 	count("the quarantine", held.String(), 10)
 	return left
+}
+
+// erasedSources is how many sources have calls with the key of the person, two receipts each.
+const erasedSources = 400
+
+var (
+	erasedKey = forebay.Match{Header: "Idempotency-Key", HeaderValue: "ada"}
+	otherKey  = forebay.Match{Header: "Idempotency-Key", HeaderValue: "bob", DryRun: true}
+)
+
+// openKeys opens an engine with many sources, and one that the process keeps busy.
+func openKeys(t *testing.T, data string) *forebay.Engine {
+	t.Helper()
+	e, err := forebay.Open(data, forebay.Options{MaxSources: erasedSources + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachTenant(func(i int) {
+		if err := e.Define(t.Context(), tenant(i)); err != nil {
+			t.Error(err)
+		}
+	})
+	busy := tenant(erasedSources)
+	busy.ID = "busy"
+	mustDefine(t, e, busy)
+	return e
+}
+
+// eachTenant calls do for each source, many at a time, because each call waits for the disk.
+func eachTenant(do func(i int)) {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range 64 {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < erasedSources; i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	group.Wait()
+}
+
+// onceOf is the call with a key in each source, as Go and as HTTP makes it. It returns how many calls were known before.
+func onceOf(t *testing.T, e *forebay.Engine, key string) int {
+	t.Helper()
+	event, err := callkey.Event([]string{key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replayed atomic.Int64
+	eachTenant(func(i int) {
+		for _, name := range []string{key, event} {
+			res, err := e.IngestOnce(t.Context(), fmt.Sprint("tenant-", i), forebay.Once{Key: name}, []*mapping.Record{mapping.JSON([]byte(`{"name":"a"}`))})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case res[0].Sinks[0].Replayed:
+				replayed.Add(1)
+			}
+		}
+	})
+	return int(replayed.Load())
+}
+
+// keysFound returns how many receipts a dry run finds.
+func keysFound(t *testing.T, e *forebay.Engine, m forebay.Match) (found int) {
+	t.Helper()
+	m.DryRun = true
+	for _, p := range mustErase(t, e, m).Places {
+		if p.Place == forebay.ErasedKeys && p.Name != "" {
+			found += int(p.Found)
+		}
+	}
+	return found
+}
+
+// eraseKeysUntilKilled erases the receipts of a key, and kills its process as soon as it knows no more than so many keys. Meanwhile it accepts calls,
+// whose commits delete some of the receipts.
+func eraseKeysUntilKilled(t *testing.T, place string) {
+	var p struct {
+		Data string
+		Keys int64
+	}
+	if err := json.Unmarshal([]byte(place), &p); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := openKeys(t, p.Data)
+	go func() {
+		for {
+			_, _ = e.Ingest(context.Background(), "busy", mapping.JSON([]byte(`{"name":"a"}`)))
+		}
+	}()
+	go func() {
+		for e.Buffer().Stats().Keys > p.Keys {
+			runtime.Gosched()
+		}
+		_ = self.Kill()
+	}()
+	_, err = e.Erase(context.Background(), erasedKey)
+	fmt.Println("done", err)
+	_, _ = io.Copy(io.Discard, os.Stdin) // it ends when this process is killed, or its parent has ended
+	t.FailNow()
+}
+
+// A process is killed again and again while it erases the receipts of a key in many sources. The receipts of other keys stay. An erasure that has ended
+// is durable, and after the last one a repeated call stores its record again.
+func TestKillsDuringEraseOfKeys(t *testing.T) {
+	if place, ok := proctest.Child(); ok {
+		eraseKeysUntilKilled(t, place)
+	}
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	const total = 2 * erasedSources
+	rounds, rng, within := proctest.Kills(t), seedtest.Rand(t), 0
+	for round := range rounds {
+		data := t.TempDir()
+		e := openKeys(t, data)
+		if known := onceOf(t, e, "ada") + onceOf(t, e, "bob"); known != 0 {
+			t.Fatalf("%d calls are known before the first", known)
+		}
+		if err := errors.Join(e.FlushAll(t.Context()), e.Close()); err != nil {
+			t.Fatal(err)
+		}
+		left := total
+		for kill := 0; kill < killsOfErase && left > 0; kill++ {
+			keys := total + left - 1 - rng.IntN(left/4+1) // more are erased until it is killed
+			if kill == killsOfErase-1 {
+				keys = 0 // it is killed when it is done
+			}
+			p := proctest.Start(t, t.Name(), proctest.JSON(map[string]any{"data": data, "keys": keys}))
+			done := false
+			for line := range p.All() {
+				done = line == "done <nil>"
+				go p.Kill()
+			}
+			e := openKeys(t, data)
+			before, others := left, keysFound(t, e, otherKey)
+			if left = keysFound(t, e, erasedKey); left > before || done && left > 0 || others != total {
+				t.Fatalf("round %d, kill %d: %d of %d receipts are left (erased: %t), and %d of others, want %d", round, kill, left, before, done, others, total)
+			}
+			if left > 0 && left < before {
+				within++
+			}
+			t.Logf("round %d, kill %d: %d of %d receipts are left, erased: %t", round, kill, left, before, done)
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e = openKeys(t, data)
+		r := mustErase(t, e, erasedKey)
+		if left := keysFound(t, e, erasedKey); left != 0 || r.Left() != 0 {
+			t.Fatalf("round %d: %d receipts are left: %+v", round, left, r)
+		}
+		if known := onceOf(t, e, "bob"); known != total {
+			t.Errorf("round %d: %d calls of others are known, want %d", round, known, total)
+		}
+		if known := onceOf(t, e, "ada"); known != 0 {
+			t.Errorf("round %d: %d calls are known after their receipts were erased", round, known)
+		}
+		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
+			t.Errorf("round %d: verify: %+v, %v", round, report, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if within == 0 {
+		seedtest.Missed(t, "no kill was between the first receipt and the last: change the number of sources")
+	}
 }

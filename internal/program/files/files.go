@@ -77,7 +77,7 @@ func Run(ctx context.Context, args []string, env api.Environment) error {
 	return err
 }
 
-// list writes the files that the API lists, of one sink or of all. address is that of the page after a place.
+// list writes the files that the API lists, of one sink or of all. address returns the address of the page after a place.
 func list(ctx context.Context, c *api.Client, address func(after string) string, ofAll, asJSON bool) error {
 	w := tabwriter.NewWriter(c.Env.Out, 0, 0, 2, ' ', 0)
 	if !asJSON {

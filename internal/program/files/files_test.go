@@ -15,14 +15,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/files"
 	"github.com/forebay/forebay/mapping"
@@ -161,7 +158,7 @@ func TestFilesOfManySources(t *testing.T) {
 		sources = 2_100 // three pages
 	}
 	s := newShop(t, func(o *forebay.Options) {
-		o.MaxSources, o.Logger, o.Buffer = sources+1, slog.New(slog.DiscardHandler), localdisk.On(buffer.Tuning{}, vfs.NewMem())
+		o.MaxSources, o.Logger = sources+1, slog.New(slog.DiscardHandler)
 	})
 	s.mem.Before = func(_ context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpImport {
