@@ -112,6 +112,10 @@ func (a archive) Open(ctx context.Context, _, object string) (rc io.ReadCloser, 
 			if rows == nil {
 				return fmt.Errorf("object %s: %w", object, fs.ErrNotExist)
 			}
+			if a.o.reads != nil {
+				a.o.reads()
+				a.o.reads = nil
+			}
 			var text bytes.Buffer
 			text.WriteString("\"received\",\"head\",\"body\"\n")
 			for _, cells := range rows {
@@ -195,8 +199,15 @@ func (r *run) backfillStep() {
 	timeout := pick(r.more, 10*time.Millisecond, time.Second, time.Minute, time.Hour)
 	begins := func() {}
 	switch r.more.IntN(5) {
-	case 0, 1:
+	case 0:
 		begins = r.cutSoon()
+	case 1: // while the replay stores what it has read
+		cut := r.cutSoon()
+		begins = func() {
+			r.out.mu.Lock()
+			defer r.out.mu.Unlock()
+			r.out.reads = cut
+		}
 	case 2:
 		begins = r.cutWithin(60)
 	case 3:

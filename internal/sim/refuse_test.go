@@ -106,7 +106,7 @@ func (r *run) cutWithin(most int) func() {
 // disarm ends the faults of the disk, and the trap.
 func (r *run) disarm() {
 	r.out.mu.Lock()
-	r.out.trap = nil
+	r.out.trap, r.out.reads = nil, nil
 	r.out.mu.Unlock()
 	r.disk.heal()
 }
