@@ -486,7 +486,7 @@ type ReplayRow struct {
 // the record. A record that is named twice is replayed once. With err nothing was moved, and outcomes is nil. err is an
 // [*OverloadError], including when the sink is full, a [*TooLargeError] or [ErrClosed]. With a [*FailedError], or when ctx ends
 // during the wait, the outcome is unknown, and the call may be repeated.
-func (s *DefinedSink) ReplayRejected(ctx context.Context, at time.Time, rows ...ReplayRow) (outcomes []error, err error) {
+func (d *DefinedSink) ReplayRejected(ctx context.Context, at time.Time, rows ...ReplayRow) (outcomes []error, err error) {
 	var size int64
 	for i := range rows {
 		if len(rows[i].Row) == 0 {
@@ -497,29 +497,29 @@ func (s *DefinedSink) ReplayRejected(ctx context.Context, at time.Time, rows ...
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	if err := s.Full(); err != nil {
+	if err := d.Full(); err != nil {
 		return nil, err
 	}
-	if err := s.b.admit(ctx, nil, size, false, false); err != nil {
+	if err := d.b.admit(ctx, nil, size, false, false); err != nil {
 		return nil, err
 	}
-	defer s.b.giveBack(size)
+	defer d.b.giveBack(size)
 	result := make([]error, len(rows))
 	rows = slices.Clone(rows)
-	c := &chunk{def: s.def, data: make([]byte, 0, size), first: at.UnixMilli(), last: at.UnixMilli()}
-	err = s.b.withSink(ctx, s.ID(), func(t *txn, state *sinkState) {
-		c.sink = state
+	c := &chunk{def: d.def, data: make([]byte, 0, size), first: at.UnixMilli(), last: at.UnixMilli()}
+	err = d.b.withSink(ctx, d.ID(), func(t *txn, s *sinkState) {
+		c.sink = s
 		for i, r := range rows {
-			h := state.held.find(r.ID)
+			h := s.held.find(r.ID)
 			switch {
 			case h == nil:
-				result[i] = unknownRejected(state.id, r.ID)
+				result[i] = unknownRejected(s.id, r.ID)
 				continue
 			case int(h.revision) != r.Revision:
 				result[i] = fmt.Errorf("%w: %s", ErrRejectedChanged, r.ID)
 				continue
 			}
-			t.removeHeld(state, h, &state.rec.Quarantine.Replayed)
+			t.removeHeld(s, h, &s.rec.Quarantine.Replayed)
 			c.data = append(c.data, r.Row...)
 			c.rows++
 		}

@@ -250,7 +250,7 @@ func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFindi
 		if b.mu.files[f.num] != f || f.rec.State != format.FileImporting {
 			return
 		}
-		whole := f.rec.Split == nil || f.rec.Split.MayLose()
+		mayLose := f.rec.Split == nil || f.rec.Split.MayLose()
 		for _, x := range found {
 			rec := &x.sl.rec
 			if b.mu.slices[x.sl.num] != x.sl || rec.State != format.SliceUploaded {
@@ -268,7 +268,7 @@ func (b *Buffer) settleDamaged(ctx context.Context, f *file, found []stagedFindi
 				rec.Unreadable = t.now
 				t.touchSlice(x.sl)
 			case x.away && (!alive || t.now.Sub(since) < b.opts.UnreadableAfter):
-			case !whole, b.late.runs(f.num): // the row numbers of its parts include the rows of the slice, or a call may still store them
+			case !mayLose, b.late.runs(f.num): // the row numbers of its parts include the rows of the slice, or a call may still store them
 			default:
 				t.loseStaged(x)
 				taken = true

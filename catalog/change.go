@@ -195,7 +195,7 @@ func (ch *change) treeRecords() map[string][]byte {
 	return records
 }
 
-// waitForOthers bounds how long a change without a task waits for others of the same source. It leaves time for the response within the time that
+// waitForOthers bounds how long a change without a task waits for others of the same source, and a task for a change of another node. It leaves time for the response within the time that
 // callers wait.
 const waitForOthers = 20 * time.Second
 
@@ -248,7 +248,7 @@ func (c *Catalog) turn(ctx context.Context, by By, ref Ref, entity string, p pla
 			return hold, unlock, nil
 		}
 		unlock() // while the change of another node is waited for, this node follows its changes of the source
-		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || !c.co.await(wait) {
+		if !isBusy(err) || !c.co.await(wait) {
 			return "", nil, cmp.Or(context.Cause(ctx), err)
 		}
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,12 @@ func (s *shared) dropFollowed(ctx context.Context) error {
 
 // awaitDrop is dropAgain, and waits while another node needs one of the tables.
 func (s *shared) awaitDrop(ctx context.Context, erased []string) error {
-	for began := time.Now(); ; {
+	wait, cancel := context.WithTimeout(ctx, dropWait)
+	defer cancel()
+	for {
 		err := s.dropAgain(ctx, erased)
-		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != Busy || time.Since(began) >= dropWait {
-			return err
-		}
-		if !s.await(ctx) {
-			return context.Cause(ctx)
+		if !isBusy(err) || !s.await(wait) {
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		if err := s.catchUp(ctx, commitTimeout); err != nil {
 			return err

@@ -128,6 +128,12 @@ func busy(entity, task string) *Error {
 	return e
 }
 
+// isBusy reports whether another change has the entity.
+func isBusy(err error) bool {
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.Code == Busy
+}
+
 // reserve gives an entity to a task. The error is [Busy] if another change has it.
 func (t *tasks) reserve(entity, taskID string) error {
 	t.mu.Lock()

@@ -47,7 +47,11 @@ func Begin(claim *buffer.Claim, content []byte, within time.Duration, sinks int,
 }
 
 // Hold keeps the turn after Release.
-func (a *Attempt) Hold() { a.held = true }
+func (a *Attempt) Hold() {
+	if a != nil {
+		a.held = true
+	}
+}
 
 // Release ends the turn, unless it is held. It may be called again.
 func (a *Attempt) Release() {

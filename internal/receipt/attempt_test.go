@@ -98,6 +98,7 @@ func TestNoAttempt(t *testing.T) {
 	a.Take(0, 1)
 	a.TakeAside(0, 1)
 	a.AddTo(&rows, 0, 2)
+	a.Hold()
 	a.Release()
 	if a.Has(0, 1) || a.HasAside(0, 1) || a.Knows(0) || rows.Claim != nil || rows.Receipt != nil {
 		t.Errorf("a call without a key knows a record, or gives its rows a receipt: %+v", rows)
