@@ -91,7 +91,7 @@ func proseParts(t *tree) (parts [6]map[string]string) {
 		case web(name):
 			parts[5][name] = webTexts(name, text)
 		case !strings.HasSuffix(name, ".md") || name == "CHANGELOG.md": // it describes the past
-		case strings.HasPrefix(name, "docs/internals/") || name == "CONTRIBUTING.md" || path.Base(path.Dir(name)) == "stories":
+		case forContributors(name) || name == "CONTRIBUTING.md" || path.Base(path.Dir(name)) == "stories":
 			parts[1][name] = text
 		default:
 			parts[0][name] = text

@@ -38,6 +38,9 @@ var questions = []question{
 	{"why is a row late", operators, "docs/operations.md", "Why is a row late", []string{"forebay.rows.age"}},
 	{"why is a row there twice", operators, "docs/reliability.md", "Exactly once", []string{"twice", "Idempotency-Key"}},
 	{"what did this deployment change", operators, "docs/operations.md", "What did a deployment change", []string{"forebay check"}},
+
+	{"where do I begin to change it", "CONTRIBUTING.md", "docs/internals.md", "Where to begin", []string{"makes a first change"}},
+	{"how do I reproduce a lost row", "CONTRIBUTING.md", "docs/internals.md", "When a row is wrong, missing or stored twice", []string{"ledger", "-verify"}},
 }
 
 const operators = "docs/operations.md#questions"
