@@ -25,4 +25,4 @@ package buffer
 // reports its failure with its own locks held, so its callbacks (StoreConfig.Failed, neededBytes) must not enter the store.
 //
 // Buffer.mu is special, because only the committer writes the state that it guards. So the committer reads without it, and locks only
-// to write. All other goroutines lock for reading.
+// to write. All other goroutines lock for reading. sinkState.def is the exception: Define sets it after a restart, so the committer reads it with the lock.

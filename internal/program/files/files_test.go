@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/files"
+	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"
 )
@@ -153,9 +154,9 @@ func TestFiles(t *testing.T) {
 
 // Of thousands of sinks that fail, each is listed once, page by page, even if the last file of a page has left the list meanwhile.
 func TestFilesOfManySources(t *testing.T) {
-	sources := 10_000
-	if testing.Short() {
-		sources = 2_100 // three pages
+	sources := 2_100 // three pages
+	if seedtest.Nightly() {
+		sources = 10_000
 	}
 	s := newShop(t, func(o *forebay.Options) {
 		o.MaxSources, o.Logger = sources+1, slog.New(slog.DiscardHandler)
