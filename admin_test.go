@@ -32,7 +32,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	units := meter.Units()
 	for name, unit := range units {
 		if documented[name] != unit {
-			t.Errorf("%s has the unit %q, documented is %q", name, unit, documented[name])
+			t.Errorf("%s has the unit %q, documented is %q, want %v", name, unit, documented[name], unit)
 		}
 	}
 	for name := range documented {
@@ -51,7 +51,7 @@ func TestRejectionsAreMeasuredBySourceAndSink(t *testing.T) {
 	}
 	values := meter.Collect()
 	if n := values["forebay.rows.accepted{sink=raw,source=web}"]; n != 1 {
-		t.Errorf("%v rows of web/raw are accepted: %v", n, values)
+		t.Errorf("%v rows of web/raw are accepted: %v, want 1", n, values)
 	}
 	found := false
 	for name, n := range values {
@@ -76,7 +76,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 			"discard":    e.Sink("none", "users").Discard(t.Context(), "x-f1"),
 		} {
 			if !errors.Is(err, forebay.ErrUnknownSink) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want errors.Is(err, forebay.ErrUnknownSink)", what, err)
 			}
 		}
 		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`))); err != nil {

@@ -126,7 +126,7 @@ func TestTargetThatPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(mem.Rows("in.c-web.users")); n != 1 {
-		t.Errorf("%d rows, want 1", n)
+		t.Errorf("got %d rows, want 1", n)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 		t.Fatalf("the healthy sink: %v", err)
 	}
 	if rows := len(mem.Rows("in.c-web.raw")); rows != 1 {
-		t.Errorf("%d rows of the healthy sink", rows)
+		t.Errorf("%d rows of the healthy sink, want 1", rows)
 	}
 	err := e.Define(t.Context(), events(func(s *forebay.Source) {
 		s.Sinks = append(s.Sinks, forebay.Sink{ID: "new", Table: s.Sinks[0].Table})
@@ -255,7 +255,7 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 		t.Error("the mapping was compiled again for another table")
 	}
 	if n := e.Compilations(); n != 1 {
-		t.Errorf("%d compilations, want 1", n)
+		t.Errorf("got %d compilations, want 1", n)
 	}
 	alone, err := forebay.Compile(def, forebay.Options{Mapping: mapping.Options{Compat: true}})
 	if err != nil {

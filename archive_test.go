@@ -64,7 +64,7 @@ func wantN(t *testing.T, mem *buffertest.Memory, from, to int) {
 		}
 	}
 	if len(rows) != to-from {
-		t.Fatalf("%d rows, want %d", len(rows), to-from)
+		t.Fatalf("got %d rows, want %d", len(rows), to-from)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestArchiveKeepsRecords(t *testing.T) {
 	telemetry := &mapping.Record{Document: mapping.From(map[string]any{"id": 2}).Document, Received: arrived}
 	batch, err := e.IngestAtomic(t.Context(), "web", forebay.Batch{Signal: forebay.SignalLogs, Records: slices.Values([]*mapping.Record{telemetry})})
 	if err != nil || batch.Sinks != 2 || batch.Rejected != 0 {
-		t.Fatalf("%+v, %v", batch, err)
+		t.Fatalf("got %+v, %v, want no error and batch.Sinks == 2 and batch.Rejected == 0", batch, err)
 	}
 	if err := e.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)

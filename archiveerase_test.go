@@ -61,12 +61,12 @@ func TestRetentionWithoutTheArchive(t *testing.T) {
 				}
 				time.Sleep(20 * time.Hour)
 				if n := kept(t, root); n != 1 {
-					t.Errorf("%d objects before their time has passed", n)
+					t.Errorf("%d objects before their time has passed, want 1", n)
 				}
 				time.Sleep(10 * time.Hour)
 				synctest.Wait()
 				if n := kept(t, root); n != 0 {
-					t.Errorf("%d objects after their time has passed", n)
+					t.Errorf("%d objects after their time has passed, want 0", n)
 				}
 			})
 		})

@@ -43,13 +43,13 @@ func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	}
 	res, err := e.IngestAtomic(t.Context(), "app", forebay.Batch{Records: bodies(texts...)})
 	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
-		t.Fatalf("%v, %+v", err, res)
+		t.Fatalf("got %v, %+v, want no error and res.Records == %v and res.Rejected == 0", err, res, len(texts))
 	}
 	if err := e.Flush(t.Context(), "app"); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(mem.Rows("in.c-app.rows")); n != len(texts) {
-		t.Errorf("%d rows", n)
+		t.Errorf("%d rows, want %v", n, len(texts))
 	}
 }
 
@@ -98,7 +98,7 @@ func TestIngestAtomicBySignal(t *testing.T) {
 	} {
 		res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Signal: b.signal, Records: bodies(b.text)})
 		if err != nil || res != (forebay.BatchResult{Records: 1, Sinks: b.sinks}) {
-			t.Errorf("%q: %+v, %v", b.signal, res, err)
+			t.Errorf("%q: got %+v, %v, want no error and res == (forebay.BatchResult{Records: 1, Sinks: b.sinks})", b.signal, res, err)
 		}
 	}
 	if err := e.Flush(ctx, "app"); err != nil {
@@ -189,7 +189,7 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(mem.Rows("in.c-app.all")); got != 2*taken {
-			t.Errorf("%d rows of %d batches with 2 records each", got, taken)
+			t.Errorf("%d rows of %d batches with 2 records each, want %v", got, taken, 2*taken)
 		}
 		for _, s := range e.Stats().Sinks {
 			if s.Sink != "rest" && s.Rejected["failed"] != int64(2*refused) {
@@ -214,13 +214,13 @@ func TestIngestAtomicInPortions(t *testing.T) {
 	}
 	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Records: bodies(texts...)})
 	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("got %+v, %v, want no error and res.Records == %v and res.Rejected == 0", res, err, len(texts))
 	}
 	if err := e.Flush(ctx, "app"); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(mem.Rows("in.c-app.all")); got != len(texts) {
-		t.Errorf("%d rows, want %d", got, len(texts))
+		t.Errorf("got %d rows, want %d", got, len(texts))
 	}
 }
 
@@ -243,10 +243,10 @@ func TestIngestAtomicEndsWithItsContext(t *testing.T) {
 	}
 	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Records: records})
 	if !errors.Is(err, context.Canceled) || res != (forebay.BatchResult{}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want errors.Is(err, context.Canceled) and res == (forebay.BatchResult{})", res, err)
 	}
 	if n := e.Stats().Sinks[0].Rejected["failed"]; n != 3 {
-		t.Errorf("%d records count as failed", n)
+		t.Errorf("%d records count as failed, want 3", n)
 	}
 }
 

@@ -257,7 +257,7 @@ func TestManyCallersAreRefused(t *testing.T) {
 	}
 	rows := rowsOf(t, e, mem)
 	if len(rows) != len(stored) {
-		t.Errorf("%d rows, %d callers were told so", len(rows), len(stored))
+		t.Errorf("%d rows, %d callers were told so, want %v", len(rows), len(stored), len(stored))
 	}
 	for id := range rows {
 		if !stored[id] {

@@ -241,7 +241,7 @@ func TestDrainRestoredEngine(t *testing.T) {
 			}
 			for i := range want {
 				if n := got[strconv.Itoa(i)]; n != 1 {
-					t.Errorf("%s: row %d is there %d times", table, i, n)
+					t.Errorf("%s: row %d is there %d times, want 1", table, i, n)
 				}
 			}
 			if len(got) != want || len(mem.Rows(table[:len(table)-len("users")]+"raw")) != want {

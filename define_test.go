@@ -60,7 +60,7 @@ func TestLimitOfSources(t *testing.T) {
 	}
 	mustDefine(t, e, forebay.Source{ID: "s0", Disabled: true}) // a change of one that exists
 	if n := len(e.Sources()); n != forebay.DefaultMaxSources {
-		t.Fatalf("%d sources", n)
+		t.Fatalf("%d sources, want %v", n, forebay.DefaultMaxSources)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestRedefinitionUnderLoad(t *testing.T) {
 		}
 	}
 	if len(seen) != workers*each {
-		t.Errorf("%d records, want %d", len(seen), workers*each)
+		t.Errorf("got %d records, want %d", len(seen), workers*each)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestCountersOutliveDefinitions(t *testing.T) {
 	}
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks[0].Disabled, s.Sinks[1].Disabled = true, true }))
 	if res, err := e.Ingest(t.Context(), "web", bad); err != nil || len(res.Sinks) != 0 {
-		t.Fatalf("%+v %v", res, err)
+		t.Fatalf("got %+v %v, want no error and len(res.Sinks) == 0", res, err)
 	}
 	mustDefine(t, e, events())
 	st := e.Stats()
@@ -337,7 +337,7 @@ func TestKeepHeadersAreChecked(t *testing.T) {
 	} {
 		_, err := forebay.Compile(forebay.Source{ID: "web", KeepHeaders: []string{name}}, forebay.Options{})
 		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
-			t.Errorf("%q: %v, want %q", name, err, problem)
+			t.Errorf("%q: got %v, want %q", name, err, problem)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func TestUnsafeSinksAnswerAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(mem.Rows("in.c-web.users")); n != 1 {
-			t.Fatalf("%d rows", n)
+			t.Fatalf("%d rows, want 1", n)
 		}
 	})
 }
@@ -267,14 +267,14 @@ func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 	}()
 	res, err := e.Ingest(ctx, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 	if !errors.Is(err, context.Canceled) || res.Sinks[0].Status != forebay.Failed {
-		t.Fatalf("%+v %v, want Failed with the context's error", res, err)
+		t.Fatalf("got %+v %v, want Failed with the context's error", res, err)
 	}
 	close(release)
 	if err := e.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(mem.Rows("in.c-web.users")); n != 1 {
-		t.Fatalf("%d rows", n)
+		t.Fatalf("%d rows, want 1", n)
 	}
 }
 

@@ -179,7 +179,7 @@ func TestEraseKeepsThePositionsOfReplays(t *testing.T) {
 	for _, n := range []int{before, after} {
 		r := mustErase(t, e, forebay.Match{Path: "n", Value: fmt.Sprint(n), Sources: []string{"web"}})
 		if p := placeOf(r, forebay.ErasedArchive, "web"); p.Erased != 1 {
-			t.Fatalf("%d: %+v", n, p)
+			t.Fatalf("got %d: %+v, want p.Erased == 1", n, p)
 		}
 	}
 	if p, err = e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "run", Archived: "web"}); err != nil || p.Stored != records-1 {
@@ -243,7 +243,7 @@ func TestMatchValidate(t *testing.T) {
 			before := bodiesIn(t, e, archive)
 			_, err := e.Erase(t.Context(), tt.m)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || bodiesIn(t, e, archive) != before {
-				t.Errorf("%+v: %v, want %q and nothing erased", tt.m, err, tt.want)
+				t.Errorf("got %+v: %v, want %q and nothing erased", tt.m, err, tt.want)
 			}
 		})
 	}
@@ -335,7 +335,7 @@ func TestEraseAfterAFailure(t *testing.T) {
 	}
 	m := forebay.Match{Text: "ada@example.com"}
 	if r, err := e.Erase(t.Context(), m); !errors.Is(err, errReplace) || r.Left() != 1 {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("got %+v, %v, want errors.Is(err, errReplace) and r.Left() == 1", r, err)
 	}
 	if r := mustErase(t, e, m); r.Erased() != 1 || r.Left() != 0 {
 		t.Errorf("the next call: %+v", r)
@@ -376,7 +376,7 @@ func TestEraseListsCopies(t *testing.T) {
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	p := placeOf(r, forebay.ErasedCopy, "checkpoints/one")
 	if p.Place == "" || p.At.Before(before) || !strings.Contains(p.Note, "Delete") {
-		t.Errorf("%+v", r.Places)
+		t.Errorf("got %+v, want p.Place != \"\" and !p.At.Before(before) and strings.Contains(p.Note, \"Delete\")", r.Places)
 	}
 	if !slices.IsSortedFunc(r.Places, func(a, b forebay.ErasedPlace) int { return strings.Compare(a.Place+a.Name, b.Place+b.Name) }) {
 		t.Errorf("the places are not sorted: %+v", r.Places)
@@ -400,7 +400,7 @@ func TestEraseBesideADamagedObject(t *testing.T) {
 	}
 	damaged, err := filepath.Glob(filepath.Join(root, "web", "2026-01-01T01", "*"))
 	if err != nil || len(damaged) != 1 {
-		t.Fatalf("%q, %v", damaged, err)
+		t.Fatalf("got %q, %v, want no error and len(damaged) == 1", damaged, err)
 	}
 	if err := os.WriteFile(damaged[0], []byte("no gzip"), 0o600); err != nil {
 		t.Fatal(err)
@@ -446,7 +446,7 @@ func TestEraseIgnoresTimesOfArrival(t *testing.T) {
 	e, _ := waitingRows(t)
 	r := mustErase(t, e, forebay.Match{Text: time.Now().UTC().Format("2006-01"), DryRun: true})
 	if r.Found() != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Found() == 0", r)
 	}
 }
 
@@ -492,7 +492,7 @@ func TestEraseSQLOfASharedTable(t *testing.T) {
 	}
 	r = mustErase(t, e, forebay.Match{Path: "user", Value: "Ada", DryRun: true})
 	if len(r.Tables) != 2 || !r.Tables[0].Exact || r.Tables[0].Note != "" {
-		t.Errorf("%+v", r.Tables)
+		t.Errorf("got %+v, want len(r.Tables) == 2 and r.Tables[0].Exact and r.Tables[0].Note == \"\"", r.Tables)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 		t.Fatal("no file has the person before the erasure: the test finds nothing")
 	}
 	if r := mustErase(t, e, forebay.Match{Text: person}); r.Left() != 0 || r.Erased() == 0 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Left() == 0 and r.Erased() != 0", r)
 	}
 	deadline := time.Now().Add(20 * time.Second) // files are deleted in the background
 	for left := filesWith(t, data, person); len(left) > 0; left = filesWith(t, data, person) {

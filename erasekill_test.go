@@ -81,7 +81,7 @@ func TestKillsDuringErase(t *testing.T) {
 			e := openErased(t, archive+"2", data+"2")
 			begin := time.Now()
 			if r := mustErase(t, e, erasedMatch); r.Erased() != int64(whole) {
-				t.Fatalf("%+v, want %d erased", r, whole)
+				t.Fatalf("got %+v, want %d erased", r, whole)
 			}
 			took = time.Since(begin)
 			if err := e.Close(); err != nil {
@@ -303,7 +303,7 @@ func TestKillsDuringEraseOfKeys(t *testing.T) {
 		data := t.TempDir()
 		e := openKeys(t, data)
 		if known := onceOf(t, e, "ada") + onceOf(t, e, "bob"); known != 0 {
-			t.Fatalf("%d calls are known before the first", known)
+			t.Fatalf("%d calls are known before the first, want 0", known)
 		}
 		if err := errors.Join(e.FlushAll(t.Context()), e.Close()); err != nil {
 			t.Fatal(err)

@@ -66,7 +66,7 @@ func TestEraseWaitingRows(t *testing.T) {
 			r = mustErase(t, e, m)
 			for _, sink := range []string{"web/users", "web/raw"} {
 				if p := placeOf(r, forebay.ErasedWaiting, sink); p.Found != 10 || p.Erased != 10 || p.Left != 0 || p.Moved != 0 || p.Note != "" {
-					t.Errorf("%+v, want 10 erased", p)
+					t.Errorf("got %+v, want 10 erased", p)
 				}
 			}
 			if err := e.FlushAll(t.Context()); err != nil {
@@ -152,7 +152,7 @@ func TestEraseOfRowsWithoutTheColumn(t *testing.T) {
 		m.DryRun = true
 		r := mustErase(t, e, m)
 		if p := placeOf(r, forebay.ErasedWaiting, "web/users"); p.Found != 0 || !strings.Contains(p.Note, "No column has the") {
-			t.Errorf("%+v: %+v", m, p)
+			t.Errorf("got %+v: %+v, want p.Found == 0 and strings.Contains(p.Note, \"No column has the\")", m, p)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestEraseBesideRefusedRows(t *testing.T) {
 	}
 	r := mustErase(t, e, forebay.Match{Path: "user.name", Value: "ada@example.com"})
 	if r.Erased() != 10 || r.Left() != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Erased() == 10 and r.Left() == 0", r)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestEraseRawRecordsThatWait(t *testing.T) {
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedArchive, "web"); p.Erased != 1 {
-		t.Errorf("%+v", r.Places)
+		t.Errorf("got %+v, want p.Erased == 1", r.Places)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -430,7 +430,7 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		if !slices.ContainsFunc(r.Places, func(p forebay.ErasedPlace) bool {
 			return p.Place == forebay.ErasedDamage && strings.Contains(p.Note, slice)
 		}) {
-			t.Errorf("%+v, want a place that names %s", r.Places, slice)
+			t.Errorf("got %+v, want a place that names %s", r.Places, slice)
 		}
 		wantBalance(t, e)
 	})

@@ -78,7 +78,7 @@ func TestDefineUnderALease(t *testing.T) {
 			t.Error(err)
 		}
 		if n := calls(); n != 3 {
-			t.Errorf("%d calls, want 3", n)
+			t.Errorf("got %d calls, want 3", n)
 		}
 		_, release, err := target.leases.Process("b").Take(t.Context(), "all")
 		if err != nil {

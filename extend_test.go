@@ -419,7 +419,7 @@ func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
 				t.Fatal(err)
 			case i == 1 && (!errors.As(err, &schema) || !driver.IsPermanent(err) ||
 				tc.want == "" && strings.Contains(strings.ToLower(err.Error()), "extend") || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+				t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 			}
 			if err := e.Close(); err != nil {
 				t.Fatal(err)

@@ -131,7 +131,7 @@ func TestIntakeEndsWithItsContext(t *testing.T) {
 			}
 			var over *buffer.OverloadError
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &over) || over.Resource != "sink" {
-				t.Fatalf("%v", err)
+				t.Fatalf("got %v, want errors.Is(err, context.DeadlineExceeded) and errors.As(err, &over) and over.Resource == \"sink\"", err)
 			}
 			break
 		}

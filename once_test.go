@@ -194,7 +194,7 @@ func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 		uniqueRows(t, mem, "in.c-web.a", calls*records)
 		uniqueRows(t, mem, "in.c-web.b", matched)
 		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
-			t.Errorf("%+v, %v", report, err)
+			t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestRepeatedBatchNeedsNoRoom(t *testing.T) {
 		}
 	}
 	if res, err := store(0); err != nil || res.Replayed != 1 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res.Replayed == 1", res, err)
 	}
 	if err := e.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)

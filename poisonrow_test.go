@@ -84,12 +84,12 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 		t.Errorf("test: %+v, %v", cells, err)
 	}
 	if res, err := q.Replay(t.Context(), all[0].ID, all[0].ID); err != nil || res != (forebay.ReplayResult{Replayed: 1, Gone: 1}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res == (forebay.ReplayResult{Replayed: 1, Gone: 1})", res, err)
 	}
 	// With other columns, what does not fit stays, with the reason of the mapping.
 	mustDefine(t, e, events(keeping, column(datatype.Date)))
 	if res, err := q.Replay(t.Context(), all[1].ID); err != nil || res.Rejected != 1 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res.Rejected == 1", res, err)
 	}
 	if r := rejectedOf(t, e, forebay.RejectedFilter{After: all[0].ID})[0]; r.Reason != "malformed" || r.Column != "n" || r.Failed != 1 || r.Poison == nil {
 		t.Errorf("after a replay that failed: %+v", r)
@@ -97,7 +97,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	mustDefine(t, e, events(keeping, column(datatype.Int64)))
 	accepts.Store(true)
 	if res, err := q.ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 2 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res.Replayed == 2", res, err)
 	}
 	if err := e.Flush(t.Context(), "web"); err != nil {
 		var held *buffer.HeldError
@@ -112,7 +112,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 		t.Errorf("the table has %q, want %q", rows, want)
 	}
 	if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
 	accepts.Store(true)
 	mustDefine(t, e, events(keeping, named("Total")))
 	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("got %+v, %v, want no error and res.Replayed == 1", res, err)
 	}
 	if err := e.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)

@@ -146,17 +146,17 @@ func TestReplay(t *testing.T) {
 	}
 	results, err := e.IngestBatch(t.Context(), "web", append(recs, mapping.JSON([]byte(good))))
 	if err != nil || results[0].Sinks[0].Status != forebay.Quarantined || results[5].Sinks[0].Status != forebay.Stored {
-		t.Fatalf("%+v, %v", results, err)
+		t.Fatalf("got %+v, %v, want no error and results[0].Sinks[0].Status == %v and results[5].Sinks[0].Status == %v", results, err, forebay.Quarantined, forebay.Stored)
 	}
 	q := e.Sink("web", "users").Quarantine()
 	all := rejectedOf(t, e, forebay.RejectedFilter{})
 	if len(all) != 5 {
-		t.Fatalf("%+v", all)
+		t.Fatalf("got %+v, want len(all) == 5", all)
 	}
 	// With the same definition they fail again and keep their place.
 	res, err := q.ReplayAll(t.Context(), forebay.RejectedFilter{})
 	if err != nil || res != (forebay.ReplayResult{Rejected: 5}) {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("got %+v, %v, want no error and res == (forebay.ReplayResult{Rejected: 5})", res, err)
 	}
 	again := rejectedOf(t, e, forebay.RejectedFilter{})
 	if again[0].ID != all[0].ID || !again[0].At.Equal(all[0].At) || again[0].Failed != 1 || again[0].TriedAt.IsZero() || again[0].Revision != 1 {
@@ -191,7 +191,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("the mapping is %q, %v, and has rejected as %q", name, err, all[0].Mapping)
 	}
 	if res, err = q.Replay(t.Context(), all[1].ID, all[1].ID, all[0].ID); err != nil || res != (forebay.ReplayResult{Replayed: 1, Gone: 1, Rejected: 1}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res == (forebay.ReplayResult{Replayed: 1, Gone: 1, Rejected: 1})", res, err)
 	}
 	if n, err := q.Discard(t.Context(), all[4].ID); n != 1 || err != nil {
 		t.Errorf("discard: %d, %v", n, err)
@@ -202,10 +202,10 @@ func TestReplay(t *testing.T) {
 		t.Errorf("the new mapping is %q, %v", name, err)
 	}
 	if res, err = q.ReplayAll(t.Context(), forebay.RejectedFilter{After: all[0].ID, Reason: "missingValue", Column: "id", Text: "ID"}); err != nil || res.Replayed != 2 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res.Replayed == 2", res, err)
 	}
 	if res, err = q.ReplayAll(t.Context(), forebay.RejectedFilter{Reason: "notIntegral"}); err != nil || res != (forebay.ReplayResult{}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res == (forebay.ReplayResult{})", res, err)
 	}
 	if n, err := q.DiscardAll(t.Context(), forebay.RejectedFilter{Until: time.Now().Add(time.Hour)}); n != 1 || err != nil {
 		t.Errorf("discard all: %d, %v", n, err)
@@ -226,7 +226,7 @@ func TestReplay(t *testing.T) {
 	}
 	report, err := e.Verify(t.Context())
 	if err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 	}
 	var unknown forebay.SinkQuarantine = e.Sink("web", "nobody").Quarantine()
 	if _, err := unknown.Replay(t.Context(), "x-x000000000001"); !errors.Is(err, forebay.ErrUnknownSink) {
@@ -258,7 +258,7 @@ func TestQuarantineOnce(t *testing.T) {
 		if i == 1 { // even when the record has left the quarantine
 			mustDefine(t, e, events(keeping, lenient))
 			if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
-				t.Errorf("%+v, %v", res, err)
+				t.Errorf("got %+v, %v, want no error and res.Replayed == 1", res, err)
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func TestQuarantineOnAFailingDisk(t *testing.T) {
 		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad)))
 		toggle.Off()
 		if _, failed := errors.AsType[*buffer.FailedError](err); !failed || res.Sinks[0].Status != forebay.Failed {
-			t.Errorf("%+v, %v", res, err)
+			t.Errorf("got %+v, %v, want failed and res.Sinks[0].Status == %v", res, err, forebay.Failed)
 		}
 		for e.Ready() != nil {
 			time.Sleep(time.Second)
@@ -404,15 +404,15 @@ func TestQuarantineOfDocuments(t *testing.T) {
 	}
 	all := rejectedOf(t, e, forebay.RejectedFilter{})
 	if len(all) != 1 {
-		t.Fatalf("%+v", all)
+		t.Fatalf("got %+v, want len(all) == 1", all)
 	}
 	c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), all[0].ID)
 	if err != nil || string(c.Record.Body) != `{"user":{"name":"Eve"}}` || c.Record.Format != mapping.FormatJSON {
-		t.Errorf("%+v, %v", c.Record, err)
+		t.Errorf("got %+v, %v, want no error and string(c.Record.Body) == `{\"user\":{\"name\":\"Eve\"}}` and c.Record.Format == %v", c.Record, err, mapping.FormatJSON)
 	}
 	mustDefine(t, e, events(keeping, lenient))
 	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res.Replayed == 1", res, err)
 	}
 	if _, err := e.Ingest(t.Context(), "web", mapping.From(make(chan int))); err == nil {
 		t.Error("a channel is in the quarantine")
@@ -448,7 +448,7 @@ func TestQuarantineKeepsVersions(t *testing.T) {
 			list := rejectedOf(t, e, forebay.RejectedFilter{Version: n})
 			for _, r := range list {
 				if n != 0 && r.Version != n || len(r.Mapping) != 8 {
-					t.Errorf("%+v, want version %d", r, n)
+					t.Errorf("got %+v, want version %d", r, n)
 				}
 			}
 			if len(list) != want {
@@ -458,7 +458,7 @@ func TestQuarantineKeepsVersions(t *testing.T) {
 	}
 	want(map[int]int{1: 2, 2: 2, 3: 2, 4: 0, 0: 6})
 	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{Version: 2, Reason: "missingValue"}); err != nil || res.Rejected != 1 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res.Rejected == 1", res, err)
 	}
 	want(map[int]int{1: 2, 2: 1, 3: 2, 4: 1})
 	if _, err := forebay.Compile(events(version(-1)), forebay.Options{}); err == nil {

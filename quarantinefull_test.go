@@ -93,7 +93,7 @@ func TestReplayOfAFullQuarantine(t *testing.T) {
 	}))
 	res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{})
 	if err != nil || res != (forebay.ReplayResult{Replayed: 3, Rejected: 3}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res == (forebay.ReplayResult{Replayed: 3, Rejected: 3})", res, err)
 	}
 }
 
@@ -138,12 +138,12 @@ func TestReplayOfALostRecord(t *testing.T) {
 	defer cancel()
 	res, err := q.ReplayAll(ctx, forebay.RejectedFilter{})
 	if err == nil || !strings.Contains(err.Error(), all[1].ID) || res != (forebay.ReplayResult{Replayed: 1}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want an error and strings.Contains(err.Error(), all[1].ID) and res == (forebay.ReplayResult{Replayed: 1})", res, err)
 	}
 	if n, err := q.Discard(t.Context(), all[1].ID); n != 1 || err != nil {
 		t.Errorf("discard: %d, %v", n, err)
 	}
 	if res, err = q.ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res != (forebay.ReplayResult{Replayed: 1}) {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want no error and res == (forebay.ReplayResult{Replayed: 1})", res, err)
 	}
 }

@@ -25,7 +25,7 @@ func TestQuarantineNotes(t *testing.T) {
 		q := e.Sink("web", "users").Quarantine()
 		all := rejectedOf(t, e, forebay.RejectedFilter{})
 		if len(all) != 3 || all[0].EditedBy != "" || !all[0].EditedAt.IsZero() {
-			t.Fatalf("%+v", all)
+			t.Fatalf("got %+v, want len(all) == 3 and all[0].EditedBy == \"\" and all[0].EditedAt.IsZero()", all)
 		}
 		time.Sleep(time.Hour)
 		edited := time.Now()
@@ -37,7 +37,7 @@ func TestQuarantineNotes(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if res, err := q.Replay(t.Context(), all[0].ID); err != nil || res.Rejected != 1 {
-			t.Fatalf("%+v, %v", res, err)
+			t.Fatalf("got %+v, %v, want no error and res.Rejected == 1", res, err)
 		}
 		all = rejectedOf(t, e, forebay.RejectedFilter{})
 		for i, by := range []string{"ann", "", strings.Repeat("é", 100) + "…"} {
@@ -46,7 +46,7 @@ func TestQuarantineNotes(t *testing.T) {
 			}
 		}
 		if c, err := q.Get(t.Context(), all[0].ID); err != nil || c.EditedBy != "ann" || c.Failed != 1 {
-			t.Errorf("%+v, %v", c.RejectedRecord, err)
+			t.Errorf("got %+v, %v, want no error and c.EditedBy == \"ann\" and c.Failed == 1", c.RejectedRecord, err)
 		}
 		if strings.Contains(log.String(), "rejected records discarded by request") {
 			t.Errorf("before a discard the log has %s", log.String())

@@ -35,11 +35,11 @@ func TestQuarantineContent(t *testing.T) {
 		"canary": 0, "7number": 0, "missing": 0, "\x00": 0,
 	} {
 		if got := rejectedOf(t, e, forebay.RejectedFilter{Content: content}); len(got) != want {
-			t.Errorf("%d records contain %q, want %d", len(got), content, want)
+			t.Errorf("got %d records contain %q, want %d", len(got), content, want)
 		}
 	}
 	if got := rejectedOf(t, e, forebay.RejectedFilter{Content: "zoë", After: second.ID}); len(got) != 1 {
-		t.Errorf("%d records behind the second one", len(got))
+		t.Errorf("%d records behind the second one, want 1", len(got))
 	}
 	if n, err := q.DiscardAll(t.Context(), forebay.RejectedFilter{Content: "kurt"}); err != nil || n != 1 || q.Has(second.ID) {
 		t.Errorf("%d were discarded, %v", n, err)
@@ -62,14 +62,14 @@ func TestQuarantinePages(t *testing.T) {
 		}
 		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))) // the other sink refuses a row of this size
 		if res.Sinks[0].Status != forebay.Quarantined {
-			t.Fatalf("%+v, %v", res, err)
+			t.Fatalf("got %+v, %v, want res.Sinks[0].Status == %v", res, err, forebay.Quarantined)
 		}
 	}
 	for _, r := range rejectedOf(t, e, forebay.RejectedFilter{Content: "bob"}) {
 		want = append(want, r.ID)
 	}
 	if len(want) != 2 {
-		t.Fatalf("%d records match", len(want))
+		t.Fatalf("%d records match, want 2", len(want))
 	}
 	pages := func(f forebay.RejectedFilter, limit int) (ids []string, counts []int) {
 		t.Helper()

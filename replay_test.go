@@ -110,10 +110,10 @@ func TestReplayOfArchive(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if p := replay(forebay.ReplayOptions{Run: "all"}); p.Stored != 1400 {
-			t.Errorf("%+v", p)
+			t.Errorf("got %+v, want p.Stored == 1400", p)
 		}
 		if n := len(mem.Rows("in.c-again.rows")); n != 2000 {
-			t.Errorf("%d rows after a second run", n)
+			t.Errorf("%d rows after a second run, want 2000", n)
 		}
 		all, err := e.Sink("again", "rows").Replays(t.Context())
 		if err != nil || len(all) != 2 || all[0] != p {
@@ -138,12 +138,12 @@ func TestReplayOfWhatDoesNotFit(t *testing.T) {
 		mustDefine(t, e, again(func(s *forebay.Source) { s.ID, s.Sinks[0].OnReject = id, onReject }))
 		p, err := e.Sink(id, "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r", Archived: "web"})
 		if err != nil || p.Records != want.Records || p.Stored != want.Stored || p.Rejected != want.Rejected || p.Quarantined != want.Quarantined {
-			t.Errorf("%+v, %v, want %+v", p, err, want)
+			t.Errorf("got %+v, %v, want %+v", p, err, want)
 		}
 		held := 0
 		for r, err := range e.Sink(id, "rows").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 			if err != nil || r.Column != "n" {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("got %+v, %v, want no error and r.Column == \"n\"", r, err)
 			}
 			held++
 		}
@@ -171,7 +171,7 @@ func TestReplayPaceAndCancel(t *testing.T) {
 		began := time.Now()
 		rest := 1000 - p.Stored
 		if p, err = e.Sink("again", "rows").Replay(t.Context(), o); err != nil || p.Stored != 1000 {
-			t.Fatalf("%+v, %v", p, err)
+			t.Fatalf("got %+v, %v, want no error and p.Stored == 1000", p, err)
 		}
 		if took, want := time.Since(began), time.Duration(rest)*time.Second/100; took < want || took > want+time.Second {
 			t.Errorf("%d rows took %v, want %v", rest, took, want)
@@ -224,7 +224,7 @@ func TestReplaySurvivesCrashes(t *testing.T) {
 		if !crashes {
 			cancel()
 			if err != nil || !p.Done() || p.Stored != records {
-				t.Fatalf("%+v, %v", p, err)
+				t.Fatalf("got %+v, %v, want no error and p.Done() and p.Stored == %v", p, err, records)
 			}
 			if crash < 3 {
 				t.Errorf("the run was over after %d crashes", crash)
@@ -289,7 +289,7 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 	}
 	objects["3"] = row(1, 1) + row(2, 1) + row(3, 1)
 	if p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 4 || !p.Done() {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("got %+v, %v, want no error and p.Stored == 4 and p.Done()", p, err)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestReplayRunsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o.Progress = func(forebay.ReplayProgress) { cancel() }
 		if p, err := e.Sink("again", "rows").Replay(ctx, o); err == nil || p.Done() {
-			t.Fatalf("%+v, %v", p, err)
+			t.Fatalf("got %+v, %v, want an error and !p.Done()", p, err)
 		}
 	}
 	if err := run("more", forebay.ReplayOptions{}); !errors.Is(err, buffer.ErrTooManyPositions) {
@@ -394,7 +394,7 @@ func TestReplayRefuses(t *testing.T) {
 		forebay.ErrUnknownSource: {"none", "rows"}, forebay.ErrUnknownSink: {"again", forebay.ArchiveSink},
 	} {
 		if _, err := e.Sink(try[0], try[1]).Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); !errors.Is(err, want) {
-			t.Errorf("%q: %v", try, err)
+			t.Errorf("%q: got %v, want errors.Is(err, want)", try, err)
 		}
 	}
 	err := forebay.ReplayOptions{Archived: "A", From: time.Unix(2, 0), To: time.Unix(1, 0), RowsPerSecond: -1}.Validate()

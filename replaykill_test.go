@@ -91,7 +91,7 @@ func TestKillsDuringReplay(t *testing.T) {
 					t.Fatalf("%s, kill %d: %q: %v", run, kill, line, err)
 				}
 				if records < reported {
-					t.Fatalf("%s, kill %d: %d records are done, and %d had been before", run, kill, records, reported)
+					t.Fatalf("%s, kill %d: %d records are done, and %d had been before, want at least %v", run, kill, records, reported, reported)
 				}
 				reported = records
 			})
@@ -143,7 +143,7 @@ func finishRun(t *testing.T, archive, data, run string, runs int) {
 	p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: run, Archived: "web"})
 	const misfits = replayedRecords / replayedMisfits
 	if err != nil || !p.Done() || p.Records != replayedRecords || p.Quarantined != misfits || p.Stored != replayedRecords-misfits {
-		t.Fatalf("%s: %+v, %v, want %d records and %d of them in the quarantine", run, p, err, replayedRecords, misfits)
+		t.Fatalf("%s: got %+v, %v, want %d records and %d of them in the quarantine", run, p, err, replayedRecords, misfits)
 	}
 	if err := e.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)

@@ -18,10 +18,10 @@ func TestSourceWithSecret(t *testing.T) {
 			t.Helper()
 			src, ok := e.SourceWithSecret("web", secret)
 			if ok != want || ok != (src.ID == "web") {
-				t.Errorf("%.10q: %v, want %v", secret, ok, want)
+				t.Errorf("got %.10q: %v, want %v", secret, ok, want)
 			}
 			if list := e.SourcesWithSecret(secret); (len(list) == 1) != want || want && list[0].ID != "web" {
-				t.Errorf("%.10q: %v, want it: %v", secret, list, want)
+				t.Errorf("got %.10q: %v, want it: %v", secret, list, want)
 			}
 		}
 		check("", false)
@@ -83,7 +83,7 @@ func TestOldSecretIsChecked(t *testing.T) {
 	} {
 		_, err := forebay.Compile(s, forebay.Options{})
 		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
-			t.Errorf("%+v: %v, want %q", s, err, problem)
+			t.Errorf("got %+v: %v, want %q", s, err, problem)
 		}
 		if err != nil && (strings.Contains(err.Error(), `"old"`) || strings.Contains(err.Error(), `"new"`)) {
 			t.Errorf("the error has a secret: %v", err)

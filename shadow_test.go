@@ -160,7 +160,7 @@ func TestShadowOwnsItsRecords(t *testing.T) {
 	r := s.Close()
 	balanced(t, r)
 	if r.Equal != n || r.Seen != n {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Equal == %v and r.Seen == %v", r, n, n)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestShadowOfUnreadableData(t *testing.T) {
 	r := s.Close()
 	balanced(t, r)
 	if r.Unreadable != 2 || r.Compared != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Unreadable == 2 and r.Compared == 0", r)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestShadowEnds(t *testing.T) {
 		mustDefine(t, e, events(lenient))
 		<-s.Done()
 		if r := s.Report(); r.End != forebay.ShadowRedefined {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want r.End == %v", r, forebay.ShadowRedefined)
 		}
 		s = begin(forebay.ShadowOptions{})
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks[0].Disabled = true }))
@@ -255,7 +255,7 @@ func TestShadowEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := s.Report(); r.End != forebay.ShadowClosed {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want r.End == %v", r, forebay.ShadowClosed)
 		}
 		if _, err := e.Sink("web", same.ID).Shadow(t.Context(), same, forebay.ShadowOptions{}); !errors.Is(err, forebay.ErrClosed) {
 			t.Errorf("after Close: %v", err)
@@ -336,7 +336,7 @@ func TestShadowsBesideCallers(t *testing.T) {
 		r := s.Close()
 		balanced(t, r)
 		if seen += r.Compared; r.Waiting != 0 || r.Different+r.Neither+r.OnlyChanged+r.OnlyCurrent > 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want r.Waiting == 0 and r.Different+r.Neither+r.OnlyChanged+r.OnlyCurrent <= 0", r)
 		}
 	}
 	close(stop)

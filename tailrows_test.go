@@ -50,7 +50,7 @@ func TestAppendTail(t *testing.T) {
 		forebay.ErrOtherColumns: {"s", "k"}, forebay.ErrUnknownSink: {"s", "x"}, forebay.ErrUnknownSource: {"x", "k"},
 	} {
 		if stored, err := e.Sink(at[0], at[1]).AppendTail(t.Context(), "other", []buffer.TailRows{piece("6"), other}); !errors.Is(err, want) || stored > 0 {
-			t.Errorf("%d rows, %v; want %v", stored, err, want)
+			t.Errorf("got %d rows, %v; want %v", stored, err, want)
 		}
 	}
 	if e.Sink("s", "k").HasColumns([]buffer.TailRows{other}) || !e.Sink("s", "k").HasColumns(all) || e.Sink("x", "k").HasColumns(all) {

@@ -29,7 +29,7 @@ func TestPartsThatWereTakenAwayAreNoDifference(t *testing.T) {
 	}
 	parts, err := filepath.Glob(filepath.Join(dir, "tables", "in.c-web.raw", "*.csv"))
 	if err != nil || len(parts) != 3 {
-		t.Fatalf("%q, %v", parts, err)
+		t.Fatalf("got %q, %v, want no error and len(parts) == 3", parts, err)
 	}
 	if err := os.Remove(parts[0]); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestPartsThatAreLostAreADifference(t *testing.T) {
 		}
 		_, says := target.(driver.Taker)
 		if report, err := e.Verify(t.Context()); err != nil || report.OK() != says {
-			t.Errorf("%T: %+v, %v", target, report, err)
+			t.Errorf("got %T: %+v, %v, want no error and report.OK() == %v", target, report, err, says)
 		}
 	}
 }

@@ -390,7 +390,7 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 		p.Lines(1+rng.IntN(90), time.Duration(rng.Int64N(int64(10*time.Millisecond))), func(line string) {
 			n, err := strconv.Atoi(line)
 			if err != nil {
-				t.Fatalf("%q: %v", line, err)
+				t.Fatalf("%q: got %v, want no error", line, err)
 			}
 			last = n
 		})

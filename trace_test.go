@@ -30,7 +30,7 @@ func TestReceiptsLeadToRows(t *testing.T) {
 		got, err := e.Receipts(t.Context(), "web", "k")
 		want := []forebay.Receipt{{Sink: "a", At: began, Rows: 3}, {Sink: "b", At: began, Rows: 2, Quarantined: 1}}
 		if err != nil || !sameReceipts(got, want) {
-			t.Fatalf("%+v, %v, want %+v", got, err, want)
+			t.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
 		for _, key := range []string{"other", ""} {
 			if got, err := e.Receipts(t.Context(), "web", key); err != nil || len(got) > 0 {

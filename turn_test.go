@@ -78,7 +78,7 @@ func TestKeyOfATurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(mem.Rows("in.c-web.a")); n != rows {
-		t.Errorf("%d rows, want %d", n, rows)
+		t.Errorf("got %d rows, want %d", n, rows)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func TestTypedRowsReachTheTable(t *testing.T) {
 		}
 		var fail *mapping.Error
 		if s := res.Sinks[0]; s.Status != forebay.Rejected || !errors.As(s.Err, &fail) || fail.Reason != want || fail.Column != "id" || fail.Type != datatype.Int64 {
-			t.Errorf("%s: %v %v, want %s", body, s.Status, s.Err, want)
+			t.Errorf("%s: got %v %v, want %s", body, s.Status, s.Err, want)
 		}
 	}
 	if err := e.Flush(t.Context(), "web"); err != nil {

@@ -75,7 +75,7 @@ func TestErrorTellsWhetherTheOutcomeIsKnown(t *testing.T) {
 			end(errGaveUp)
 			err := ingest(ended, e)
 			if _, unknown := errors.AsType[*buffer.UnknownError](err); unknown || !errors.Is(err, errGaveUp) {
-				t.Errorf("%s, ctx ended before: %v, want the cause of ctx and no UnknownError", name, err)
+				t.Errorf("got %s, ctx ended before: %v, want the cause of ctx and no UnknownError", name, err)
 			}
 			slow.Store(true)
 			ctx, end := context.WithCancelCause(t.Context())
@@ -103,7 +103,7 @@ func TestErrorTellsWhetherTheOutcomeIsKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := len(mem.Rows("in.c-web.a")); n != want {
-				t.Errorf("%s, power cut %t: %d rows, want %d", name, cut, n, want)
+				t.Errorf("got %s, power cut %t: %d rows, want %d", name, cut, n, want)
 			}
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
@@ -129,6 +129,6 @@ func TestErrorOfABatchThatIsStoredInPart(t *testing.T) {
 	}
 	_, err := e.IngestAtomic(ctx, "web", forebay.Batch{Records: records})
 	if _, unknown := errors.AsType[*buffer.UnknownError](err); !unknown || !errors.Is(err, errGaveUp) {
-		t.Errorf("%v, want an UnknownError with the cause of ctx", err)
+		t.Errorf("got %v, want an UnknownError with the cause of ctx", err)
 	}
 }

@@ -46,7 +46,7 @@ func TestCommandWritesOneObjectPerScenario(t *testing.T) {
 			Rounds   int     `json:"rounds"`
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("%s: got %v, want no error", line, err)
 		}
 		if r.RowsPerS <= 0 || r.Rounds != 2 {
 			t.Errorf("%s: %v rows/s in %d rounds, want some in 2", r.Scenario, r.RowsPerS, r.Rounds)

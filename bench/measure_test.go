@@ -29,7 +29,7 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 			t.Errorf("the window is %v, want 1s", s.Elapsed)
 		}
 		if s.Bytes != 10*s.Rows {
-			t.Errorf("%d bytes for %d rows of 10", s.Bytes, s.Rows)
+			t.Errorf("%d bytes for %d rows of 10, want %v", s.Bytes, s.Rows, 10*s.Rows)
 		}
 		if want := s.Rows + 3*25*2; s.Total < want-12 || s.Total > want+12 {
 			t.Errorf("%d rows in total, want about %d: the warm-up belongs to it", s.Total, want)

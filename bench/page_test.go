@@ -48,7 +48,7 @@ func TestReportIsWhole(t *testing.T) {
 			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				t.Fatalf("%s: %v", m[1], err)
+				t.Fatalf("%s: got %v, want no error", m[1], err)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func TestReportIsWhole(t *testing.T) {
 		t.Error("an idle machine is called busy")
 	}
 	if len(files) != len(pictures)+2 {
-		t.Errorf("%d files for %d pictures, the page and the results", len(files), len(pictures))
+		t.Errorf("%d files for %d pictures, the page and the results, want %v", len(files), len(pictures), len(pictures)+2)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestReportIsCompared(t *testing.T) {
 	args := []string{reportCommand, "-run", "^map/row$|^ingest/sync/150B/callers=1$", "-duration", "20ms", "-rounds", "1", "-dir", dir}
 	out, err := runBench(t, append(args, "-out", first)...)
 	if err != nil || out != filepath.Join(first, pageFile)+"\n" {
-		t.Fatalf("%q, %v", out, err)
+		t.Fatalf("got %q, %v, want no error and out == filepath.Join(first, pageFile)+\"\\n\"", out, err)
 	}
 	if _, err := runBench(t, append(args, "-out", second, "-compare", filepath.Join(first, resultsFile))...); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestReportIsCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(text); m.Processor == "" || !strings.Contains(got, "| compared with | "+m.Processor) || strings.Count(got, " × |") != 2 {
-		t.Errorf("%+v:\n%s", m, got)
+		t.Errorf("got %+v:\n%s\nwant m.Processor != \"\" and strings.Contains(got, \"| compared with | \"+m.Processor) and strings.Count(got, \" × |\") == 2", m, got)
 	}
 	for _, wrong := range [][]string{{"-compare", filepath.Join(dir, "missing")}, {"-json"}, {"-cpu", "1"}, {"-compare", filepath.Join(first, pageFile)}} {
 		if _, err := runBench(t, append(args, wrong...)...); err == nil {

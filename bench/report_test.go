@@ -17,7 +17,7 @@ func TestJSONShape(t *testing.T) {
 	}
 	var got map[string]any
 	if err := json.Unmarshal(line, &got); err != nil {
-		t.Fatalf("%s: %v", line, err)
+		t.Fatalf("%s: got %v, want no error", line, err)
 	}
 	for field, want := range map[string]any{
 		"scenario": "ingest/sync/1KB", "rows_per_s": 1000.5, "bytes_per_s": 0.0, "p50_ms": 0.0, "p99_ms": 0.0,

@@ -43,7 +43,7 @@ func TestScaleScenarios(t *testing.T) {
 				want-- // the goals about memory need a system that reports it
 			}
 			if len(r.Goals) < want {
-				t.Errorf("%d verdicts on %d goals: %v", len(r.Goals), len(s.goals), r.Goals)
+				t.Errorf("%d verdicts on %d goals: %v, want at least %v", len(r.Goals), len(s.goals), r.Goals, want)
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func TestProfilesAreWritten(t *testing.T) {
 	}
 	for _, kind := range []string{"cpu", "mutex", "block"} {
 		if info, err := os.Stat(filepath.Join(dir, "ingest-sync-150B."+kind)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", kind, err)
+			t.Errorf("%s: got %v, want no error and info.Size() != 0", kind, err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func whereTotal(t *testing.T, duration string) map[string]float64 {
 	for text := range strings.Lines(out) {
 		var l whereLine
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatalf("%s: %v", text, err)
+			t.Fatalf("%s: got %v, want no error", text, err)
 		}
 		names = append(names, l.Size+" "+l.Way)
 		sum, inside := 0.0, 0.0
@@ -54,7 +54,7 @@ func whereTotal(t *testing.T, duration string) map[string]float64 {
 			inside += l.Parts[s.name]
 		}
 		if len(l.Parts) != len(parts) || math.Abs(sum-l.CPUPerRow) > 1 {
-			t.Errorf("%s %s: %d parts add up to %.0f ns, want %d and %.0f", l.Size, l.Way, len(l.Parts), sum, len(parts), l.CPUPerRow)
+			t.Errorf("%s %s: got %d parts add up to %.0f ns, want %d and %.0f", l.Size, l.Way, len(l.Parts), sum, len(parts), l.CPUPerRow)
 		}
 		if got := (l.CPUPerRow - inside) / l.CPUPerRow; math.Abs(got-l.Outside) > 0.001 {
 			t.Errorf("%s %s: %.3f of the CPU is in no stage, reported is %.3f", l.Size, l.Way, got, l.Outside)
@@ -99,7 +99,7 @@ func TestPartOf(t *testing.T) {
 func TestReadCPUProfileRefuses(t *testing.T) {
 	for _, data := range [][]byte{{0x12}, {0x12, 5, 1}, {0x15, 1, 2, 3, 4}, {0x12, 2, 0x12, 0}} {
 		if list, err := readCPUStacks(data); err == nil {
-			t.Errorf("%x: %v, want an error", data, list)
+			t.Errorf("got %x: %v, want an error", data, list)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func TestReceiptsCountAsPending(t *testing.T) {
 			claim.Release()
 		}
 		if n := b.Stats().PendingBytes; n < calls*256 {
-			t.Errorf("%d bytes are pending, of %d receipts", n, calls)
+			t.Errorf("%d bytes are pending, of %d receipts, want at least %v", n, calls, calls*256)
 		}
 		log.setAway(false)
 		if err := last.Wait(t.Context()); err != nil {
@@ -111,7 +111,7 @@ func TestReceiptsCountAsPending(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := b.Stats().PendingBytes; n != 0 {
-			t.Errorf("%d bytes are pending when all is stored", n)
+			t.Errorf("%d bytes are pending when all is stored, want 0", n)
 		}
 	})
 }

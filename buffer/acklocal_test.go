@@ -54,7 +54,7 @@ func TestAckLocalBeforeTheLog(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := len(mem.Objects()); n > 0 {
-			t.Errorf("%d slices were uploaded before the log had them", n)
+			t.Errorf("%d slices were uploaded before the log had them, want 0", n)
 		}
 		log.setAway(false)
 		if err := errors.Join(behind.Wait(t.Context()), both.Wait(t.Context())); err != nil {
@@ -165,7 +165,7 @@ func TestAckLocalIsBounded(t *testing.T) {
 		wantAll(t, mem, "in.c-test.a", 0, rows+1)
 		synctest.Wait() // the staged objects are being deleted
 		if n := b.Stats().PendingBytes; n != 0 {
-			t.Errorf("%d bytes are pending when all is in its table", n)
+			t.Errorf("%d bytes are pending when all is in its table, want 0", n)
 		}
 	})
 }

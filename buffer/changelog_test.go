@@ -72,7 +72,7 @@ func TestChangelogIsWaitedFor(t *testing.T) {
 		go func() { closed <- b.Sink("a").CloseFile(t.Context(), trigger.Requested) }()
 		time.Sleep(time.Hour)
 		if n := len(mem.Objects()); n > 0 {
-			t.Errorf("%d slices were uploaded", n)
+			t.Errorf("%d slices were uploaded, want 0", n)
 		}
 		log.setAway(false)
 		if err := ticket.Wait(t.Context()); err != nil {

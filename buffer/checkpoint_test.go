@@ -241,7 +241,7 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 		}
 		report, err := i.Verify(t.Context())
 		if err != nil || !report.OK() || report.Sinks[0].Accepted != 1 {
-			t.Errorf("%s: %v %+v", dir, err, report)
+			t.Errorf("%s: got %v %+v, want no error and report.OK() and report.Sinks[0].Accepted == 1", dir, err, report)
 		}
 		if err := i.Close(); err != nil {
 			t.Error(err)

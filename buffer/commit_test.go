@@ -65,7 +65,7 @@ func TestOperationsEndWithTheStateTheyWereMadeFor(t *testing.T) {
 		t.Errorf("the row beside it: %v", err)
 	}
 	if st := b.Stats().Sinks[0]; st.Local.Rows != 1 {
-		t.Errorf("%d rows are stored", st.Local.Rows)
+		t.Errorf("%d rows are stored, want 1", st.Local.Rows)
 	}
 }
 

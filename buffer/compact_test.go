@@ -118,7 +118,7 @@ func TestCompactorOfADroppedSink(t *testing.T) {
 				got = append(got, <-target.calls)
 			}
 			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", when, got, want)
+				t.Errorf("%s: got %q, want %q", when, got, want)
 			}
 		}
 		define(t, b, "own")

@@ -66,7 +66,7 @@ func TestManySmallChunksAreCompressed(t *testing.T) {
 					}
 				}
 				if size > stored.size {
-					t.Fatalf("%d bytes, at most %d were foretold", size, stored.size)
+					t.Fatalf("%d bytes, at most %d were foretold, want at most %v", size, stored.size, stored.size)
 				}
 				p.reset()
 			}
@@ -141,7 +141,7 @@ func TestSinksOfNoiseAreLeftAlone(t *testing.T) {
 		p.reset()
 	}
 	if tried != 3*len(chunks) {
-		t.Errorf("%d attempts, want one of each %d commits", tried, quickRest+1)
+		t.Errorf("got %d attempts, want one of each %d commits", tried, quickRest+1)
 	}
 }
 

@@ -124,7 +124,7 @@ func wantEachOnce(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows i
 		_, record, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID)
 		var n int
 		if _, e := fmt.Sscanf(string(record), `"%d"`, &n); err != nil || e != nil || r.Poison.Row != int64(n) {
-			t.Fatalf("%s: %q, %+v, %v", r.ID, record, r.Poison, err)
+			t.Fatalf("%s: got %q, %+v, %v, want no error and e == nil and r.Poison.Row == int64(n)", r.ID, record, r.Poison, err)
 		}
 		all = append(all, fmt.Sprintf("%06d", n))
 	}
@@ -285,7 +285,7 @@ func TestUnsureRefusal(t *testing.T) {
 		b := open(t, opts)
 		file := holdFile(t, b, 5, refused, quarantined())
 		if n := len(list(t, b, "a")); n > 0 {
-			t.Errorf("%d rows are in the quarantine", n)
+			t.Errorf("%d rows are in the quarantine, want 0", n)
 		}
 		if err := b.Sink("a").SplitFile(t.Context(), file); err != nil {
 			t.Fatal(err)

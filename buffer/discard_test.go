@@ -172,7 +172,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 4 {
-			t.Errorf("%d rows discarded, want 4", st.Discarded.Rows)
+			t.Errorf("got %d rows discarded, want 4", st.Discarded.Rows)
 		}
 		verify(t, b)
 	})

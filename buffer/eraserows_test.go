@@ -151,7 +151,7 @@ func TestEraseRowsAfterAnImportHasBegun(t *testing.T) {
 					discarded = 0
 				}
 				if err != nil || res.Moved != int64(erasedOf/3-discarded) || res.Erased != int64(discarded) {
-					t.Errorf("%+v, %v, want %d erased", res, err, discarded)
+					t.Errorf("got %+v, %v, want %d erased", res, err, discarded)
 				}
 				wantErasedRows(t, b, mem, discarded)
 				closeBuffer(t, b)
@@ -327,7 +327,7 @@ func TestEraseRowsOfAFileThatBeginsToMove(t *testing.T) {
 		}
 		res, err := first.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), selects)
 		if err != nil || res.Found != 2 || res.Marked != 0 || !errors.Is(res.Why, buffer.ErrFileMoves) {
-			t.Errorf("%+v, %v, want 2 rows that are not marked, and ErrFileMoves", res, err)
+			t.Errorf("got %+v, %v, want 2 rows that are not marked, and ErrFileMoves", res, err)
 		}
 		decideMove(t, second, first, "1st", true)
 		refuses.Store(false)
@@ -392,7 +392,7 @@ func TestSliceIsLostDuringEraseRows(t *testing.T) {
 		}
 		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Minute), selects)
 		if err != nil || res.Found != 2 || res.Erased != 0 || res.Why == nil {
-			t.Errorf("%+v, %v, want 2 rows that were not erased, and why", res, err)
+			t.Errorf("got %+v, %v, want 2 rows that were not erased, and why", res, err)
 		}
 		flush(t, b, "a")
 		got := ids(mem, tableA)

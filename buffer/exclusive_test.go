@@ -93,7 +93,7 @@ func TestImportWaitsForTheLease(t *testing.T) {
 		}
 		got := meter.Collect()
 		if n := got["forebay.files.leased{sink=k}"]; n != 1 {
-			t.Errorf("%v files wait for a lease: %v", n, got)
+			t.Errorf("%v files wait for a lease: %v, want 1", n, got)
 		}
 		if n := got["forebay.driver.duration{outcome=leased,sink=k,step=import}"]; n < 1000 || n > 7200 {
 			t.Errorf("the lease was asked for %v times in two hours", n)
@@ -148,10 +148,10 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 		processes.Wait()
 		synctest.Wait()
 		if n := len(ids(first.Memory, "t")); n != 80 {
-			t.Errorf("%d rows, want 80", n)
+			t.Errorf("got %d rows, want 80", n)
 		}
 		if n := first.beside.Load(); n > 0 {
-			t.Errorf("%d calls without the lease", n)
+			t.Errorf("%d calls without the lease, want 0", n)
 		}
 	})
 }

@@ -176,7 +176,7 @@ func TestFilesMove(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := len(mem.Objects()); n > 0 {
-			t.Errorf("%d objects are left in staging", n)
+			t.Errorf("%d objects are left in staging, want 0", n)
 		}
 		for _, b := range []*buffer.Buffer{first, second, third} {
 			verify(t, b)

@@ -22,7 +22,7 @@ func TestHeldErrorCountsTheRows(t *testing.T) {
 		defer cancel()
 		var held *buffer.HeldError
 		if err := b.Sink("a").Flush(ctx); !errors.As(err, &held) || held.Rows != 1 || strings.Contains(err.Error(), "0 failed") {
-			t.Errorf("%v, want a HeldError of 1 row", err)
+			t.Errorf("got %v, want a HeldError of 1 row", err)
 		}
 	})
 }

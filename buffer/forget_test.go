@@ -69,7 +69,7 @@ func TestForget(t *testing.T) {
 				t.Errorf("%s: %+v", when, st)
 			}
 			if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
-				t.Errorf("%s: %+v, %v", when, report, err)
+				t.Errorf("%s: got %+v, %v, want no error and report.OK()", when, report, err)
 			}
 		}
 		check("after forgetting")
@@ -91,7 +91,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("a new sink of the name has %+v", st)
 		}
 		if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
-			t.Errorf("%+v, %v", report, err)
+			t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 					time.Sleep(5 * time.Hour)
 					synctest.Wait()
 					if target.calls.Load() > 5*60 {
-						t.Errorf("%d attempts in 5 hours", target.calls.Load())
+						t.Errorf("%d attempts in 5 hours, want at most 5*60", target.calls.Load())
 					}
 				}
 				if st, _ := b.Sink("a").Stats(); st.Discarded.Rows+st.Expired.Rows != 0 {
@@ -69,7 +69,7 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 				synctest.Wait()
 				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows != 3 || st.Accepted != 3 {
-					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
+					t.Errorf("got %s, want 3 rows in the table", state(b, "a"))
 				}
 				wantIDs(t, target.Memory, "in.c-test.a", 0, 3)
 				verify(t, b)
@@ -160,7 +160,7 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				}
 				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows != 3 || st.Accepted != 3 || st.Files[0].State != buffer.FileImported {
-					t.Errorf("%s, want 3 rows in the table", state(b, "a"))
+					t.Errorf("got %s, want 3 rows in the table", state(b, "a"))
 				}
 				if err := b.Sink("a").Discard(t.Context(), st.Files[0].ID); !errors.Is(err, buffer.ErrUnknownFile) {
 					t.Errorf("the imported file can be given up: %v", err)

@@ -46,7 +46,7 @@ func TestLatencies(t *testing.T) {
 		near := func(what string, got, want time.Duration) {
 			t.Helper()
 			if got < want*4/5 || got > want*6/5 {
-				t.Errorf("%s: %s, want about %s", what, got, want)
+				t.Errorf("%s: got %s, want about %s", what, got, want)
 			}
 		}
 		for i := range 9 {

@@ -41,7 +41,7 @@ func TestSizeConditionsCountStoredBytes(t *testing.T) {
 		synctest.Wait()
 		st, _ := b.Sink("a").Stats()
 		if st.Target.Rows == 0 || len(st.Files) == 0 || st.Files[0].Reason != trigger.BySize.String() {
-			t.Fatalf("%s, want an import by size", state(b, "a"))
+			t.Fatalf("got %s, want an import by size", state(b, "a"))
 		}
 	})
 }

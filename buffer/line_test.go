@@ -34,7 +34,7 @@ func TestRoomThatComesWithTheTimeoutIsGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reserved != 0 {
-			t.Fatalf("%v, and %d reservations", err, reserved)
+			t.Fatalf("%v, and %d reservations, want 0", err, reserved)
 		}
 		cancel()
 	}
@@ -71,7 +71,7 @@ func TestRoomThatWasTakenForAMoment(t *testing.T) {
 						t.Error(err)
 					}
 				} else if err := enter(ctx, false); !errors.As(err, &over) {
-					t.Errorf("%v, want a refusal: another caller stood first", err)
+					t.Errorf("got %v, want a refusal: another caller stood first", err)
 				}
 				if err := <-first; err != nil {
 					t.Error(err)

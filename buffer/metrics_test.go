@@ -77,11 +77,11 @@ func TestMetrics(t *testing.T) {
 			"forebay.disk.size{}":               0,
 		})
 		if n := meter.Collect()["forebay.commit.duration{}"]; n < 5 {
-			t.Errorf("%v commits were measured", n)
+			t.Errorf("%v commits were measured, want at least 5", n)
 		}
 		closeBuffer(t, b)
 		if n := meter.Callbacks(); n != 0 {
-			t.Errorf("%d callbacks are left after Close", n)
+			t.Errorf("%d callbacks are left after Close, want 0", n)
 		}
 	})
 }

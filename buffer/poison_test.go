@@ -226,7 +226,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 					t.Fatalf("Flush = %v, want %q", err, c.want)
 				}
 				if n := len(list(t, b, "a")); n != 0 {
-					t.Errorf("%d rows are in the quarantine of a file that is held", n)
+					t.Errorf("%d rows are in the quarantine of a file that is held, want 0", n)
 				}
 				verify(t, b)
 				imports := 0
@@ -236,7 +236,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 					}
 				}
 				if imports > 260 {
-					t.Errorf("%d imports", imports)
+					t.Errorf("%d imports, want at most 260", imports)
 				}
 				if c.want == "no room" {
 					define(t, b, "a", quarantined())
@@ -461,7 +461,7 @@ func TestRetentionEndsWithoutTheRefusedRows(t *testing.T) {
 						verify(t, b)
 					} else {
 						if st.Expired.Rows != 0 {
-							t.Errorf("%d rows expired, want none", st.Expired.Rows)
+							t.Errorf("got %d rows expired, want none", st.Expired.Rows)
 						}
 						wantSplit(t, b, mem, c.rows, c.refused)
 					}
@@ -577,7 +577,7 @@ func TestRefusedRowsHaveFewLogLines(t *testing.T) {
 			t.Errorf("the lines do not count files:\n%.2000s", text)
 		}
 		if n := log.count("works again"); n != 0 {
-			t.Errorf("%d lines say that the import works again, want none: it never failed", n)
+			t.Errorf("got %d lines say that the import works again, want none: it never failed", n)
 		}
 	})
 }

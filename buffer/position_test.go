@@ -97,7 +97,7 @@ func TestPositionsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	if all, err := b.Sink("s").Positions(t.Context()); err != nil || len(all) != 16 || string(all["7"]) != "y" {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("got %q, %v, want no error and len(all) == 16 and string(all[\"7\"]) == \"y\"", all, err)
 	}
 	for _, p := range []buffer.Position{{}, {Name: string(make([]byte, 65))}, {Name: "a", Value: make([]byte, 4097)}} {
 		if err := b.Sink("s").SetPosition(t.Context(), p); err == nil {
@@ -192,7 +192,7 @@ func TestTargetOf(t *testing.T) {
 		t.Error("rows are in the target of the other sink")
 	}
 	if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 	}
 	c := buffer.SinkConfig{ID: "other", Table: driver.Table{ID: "t", Columns: columns, Extend: true}}
 	if _, err := b.Define(t.Context(), c); err == nil {

@@ -73,10 +73,10 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 				}
 				st, _ := b.Sink("a").Stats()
 				if st.Target.Rows == 0 || st.Files[0].Reason != "pressure" {
-					t.Errorf("%s, want files closed by pressure", state(b, "a"))
+					t.Errorf("got %s, want files closed by pressure", state(b, "a"))
 				}
 				if len(st.Files) > 40 {
-					t.Errorf("%d files for 20 MB in a room of 2 MB", len(st.Files))
+					t.Errorf("%d files for 20 MB in a room of 2 MB, want at most 40", len(st.Files))
 				}
 				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
@@ -113,7 +113,7 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 			}
 		}
 		if st, _ := b.Sink("a").Stats(); len(st.Files) > 9 {
-			t.Errorf("%d files", len(st.Files))
+			t.Errorf("%d files, want at most 9", len(st.Files))
 		}
 	})
 }

@@ -224,7 +224,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				}
 				time.Sleep(broken)
 				if n := calls.Load(); n > 5+10+int64(broken/(4*time.Minute)) {
-					t.Errorf("%d calls in %s", n, broken)
+					t.Errorf("%d calls in %s, want at most 5+10+int64(broken/(4*time.Minute))", n, broken)
 				}
 				if st, _ := b.Sink("a").Stats(); st.Files[0].RetryAfter.Before(time.Now()) {
 					t.Errorf("the next attempt was at %s, it is %s", st.Files[0].RetryAfter, time.Now())
@@ -264,7 +264,7 @@ func TestOneBrokenSliceDoesNotHoldUpTheOthers(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if st, _ := b.Sink("a").Stats(); st.Staging.Rows != 19 || st.Local.Rows != 1 {
-			t.Errorf("%s, want all but one slice in staging", state(b, "a"))
+			t.Errorf("got %s, want all but one slice in staging", state(b, "a"))
 		}
 	})
 }

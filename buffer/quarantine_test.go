@@ -153,7 +153,7 @@ func TestQuarantine(t *testing.T) {
 		wantRecords(t, b, "a", "three, five")
 		st := quarantineOf(t, b, "a")
 		if !st.OldestAt.Equal(all[2].At) || st.Bytes != all[2].Size+all[4].Size {
-			t.Errorf("%+v, want the age and size of %+v", st, all[2])
+			t.Errorf("got %+v, want the age and size of %+v", st, all[2])
 		}
 		st.Bounds, st.OldestAt, st.Bytes = buffer.QuarantineBounds{}, time.Time{}, 0
 		if want := (buffer.QuarantineStats{On: true, Records: 2, Added: 5, Replayed: 2, Discarded: 1}); st != want {
@@ -264,7 +264,7 @@ func TestReplaysAtOnce(t *testing.T) {
 			}
 		}
 		if done != 1 {
-			t.Errorf("%d calls have replayed the record", done)
+			t.Errorf("%d calls have replayed the record, want 1", done)
 		}
 		flush(t, b, "a")
 		wantIDs(t, mem, "in.c-test.a", 0, 1)

@@ -50,7 +50,7 @@ func TestReadSliceInEveryState(t *testing.T) {
 				t.Fatalf("slices %+v, want one that is %s", list, state)
 			}
 			if got, err := readAll(t, b, id); err != nil || !slices.Equal(got, want) {
-				t.Errorf("%s: %q, %v", state, got, err)
+				t.Errorf("%s: got %q, %v, want no error and slices.Equal(got, want)", state, got, err)
 			}
 			if state == buffer.SliceUploading {
 				uploads.Store(true)
@@ -148,7 +148,7 @@ func TestReadSliceThatHasJustEnded(t *testing.T) {
 		synctest.Wait()
 		reading = true
 		if got, err := readAll(t, b, id); !errors.Is(err, buffer.ErrUnknownSlice) || len(got) > 0 {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want errors.Is(err, buffer.ErrUnknownSlice) and len(got) <= 0", got, err)
 		}
 	})
 }

@@ -261,7 +261,7 @@ func TestReceiptsExpire(t *testing.T) {
 		closeBuffer(t, b)
 		b = openAt(t, "data", opts)
 		if st := b.Stats(); st.Keys != 0 {
-			t.Errorf("%d keys are left on disk", st.Keys)
+			t.Errorf("%d keys are left on disk, want 0", st.Keys)
 		}
 		closeBuffer(t, b)
 	})
@@ -417,6 +417,6 @@ func TestGivenUpTurn(t *testing.T) {
 	}
 	held.Release()
 	if n := mustOnce(t, b, 1, s); n != 1 {
-		t.Errorf("%d rows are stored after nothing was", n)
+		t.Errorf("%d rows are stored after nothing was, want 1", n)
 	}
 }

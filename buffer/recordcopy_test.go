@@ -125,7 +125,7 @@ func TestCopyOfTheRecords(t *testing.T) {
 		for i, state := range []string{"after the first process", "after a second process, which imported everything"} {
 			if i == 1 {
 				if missing, _ := w.check(t); missing > 0 {
-					t.Fatalf("%d rows are missing without any damage", missing)
+					t.Fatalf("%d rows are missing without any damage, want 0", missing)
 				}
 			}
 			copied := map[string]string{}
@@ -169,7 +169,7 @@ func TestOldCopyOfTheRecordsDoublesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if missing, _ := w.check(t); missing > 0 {
-			t.Fatalf("%d rows are missing without any damage", missing)
+			t.Fatalf("%d rows are missing without any damage, want 0", missing)
 		}
 		_, tables := w.tablesApart(t)
 		for _, name := range tables {

@@ -34,7 +34,7 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 		f := st.Files[0]
 		want := fmt.Sprintf(`import %s: the target refuses 1 of the rows: row 0, column "id": unique: exists (row 0 of the slice `, f.ID)
 		if f.State != buffer.FileImporting || !strings.HasPrefix(f.RetryReason, want) || strings.Contains(f.RetryReason, "secret") {
-			t.Errorf("%s: %s, want %s", f.State, f.RetryReason, want)
+			t.Errorf("%s: got %s, want %s", f.State, f.RetryReason, want)
 		}
 		refuse = false
 		if err := b.Sink("a").Retry(t.Context()); err != nil {
@@ -42,7 +42,7 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 		}
 		synctest.Wait()
 		if st, _ = b.Sink("a").Stats(); st.Target.Rows != 1 {
-			t.Errorf("%d rows in the table", st.Target.Rows)
+			t.Errorf("%d rows in the table, want 1", st.Target.Rows)
 		}
 	})
 }

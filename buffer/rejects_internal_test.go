@@ -65,7 +65,7 @@ func TestRemovalFromTheMiddleIsCheap(t *testing.T) {
 		}
 	}
 	if l.len() != 0 {
-		t.Errorf("%d records are left", l.len())
+		t.Errorf("%d records are left, want 0", l.len())
 	}
 	if per := fmt.Sprintf("%.1f", float64(moved)/records); moved > 6*records {
 		t.Errorf("each removal has moved %s records", per)

@@ -75,7 +75,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 					last[id/each] = id
 				}
 				if len(seen) != callers*each {
-					t.Errorf("%d rows, want %d", len(seen), callers*each)
+					t.Errorf("got %d rows, want %d", len(seen), callers*each)
 				}
 				verify(t, b)
 			})
@@ -208,7 +208,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 				_, err := b.AppendWhenRoom(ctx, time.Now(), buffer.Rows{Sink: a, Data: wide(1000), Count: 1})
 				var over *buffer.OverloadError
 				if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &over) || over.Resource != name {
-					t.Errorf("%v, want the end of the context and an OverloadError of %s", err, name)
+					t.Errorf("got %v, want the end of the context and an OverloadError of %s", err, name)
 				}
 				o.away.Store(false)
 				if err := <-behind; err != nil {
@@ -242,14 +242,14 @@ func TestWaitingEndsWithClose(t *testing.T) {
 		synctest.Wait()
 		_, err := b.AppendWhenRoom(t.Context(), time.Now(), buffer.Rows{Sink: a, Data: row(1, strings.Repeat("x", 2<<20)), Count: 1})
 		if large := (*buffer.TooLargeError)(nil); !errors.As(err, &large) || large.Option != "MaxDiskBytes" {
-			t.Errorf("%v, want a TooLargeError", err)
+			t.Errorf("got %v, want a TooLargeError", err)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 		for range 2 {
 			if err := <-done; !errors.Is(err, buffer.ErrClosed) {
-				t.Errorf("%v, want ErrClosed", err)
+				t.Errorf("got %v, want ErrClosed", err)
 			}
 		}
 	})

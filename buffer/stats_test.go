@@ -59,7 +59,7 @@ func TestFirstAndLastRecordOfEveryLevel(t *testing.T) {
 		check := func(what string, l buffer.Level) {
 			t.Helper()
 			if l.Rows != 2 || !l.FirstAt.Equal(begin) || !l.LastAt.Equal(begin.Add(4*time.Second)) {
-				t.Errorf("%s: %+v, want 2 rows from %s to 4 s later", what, l, begin)
+				t.Errorf("%s: got %+v, want 2 rows from %s to 4 s later", what, l, begin)
 			}
 		}
 		st, _ := b.Sink("a").Stats()

@@ -33,7 +33,7 @@ func TestStatsOfManyFiles(t *testing.T) {
 			}
 		}
 		if failing != files {
-			t.Fatalf("%d files fail, want %d", failing, files)
+			t.Fatalf("got %d files fail, want %d", failing, files)
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

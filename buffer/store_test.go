@@ -69,7 +69,7 @@ func TestRowsThatWaitAreWrittenToTablesOnce(t *testing.T) {
 	}
 	// Merges that have not finished are not in the count. They could only raise it.
 	if per := float64(fs.bytes.Load()) / (rows * size); per > 1.2 {
-		t.Errorf("%.2f bytes of tables are written for each byte that waits", per)
+		t.Errorf("%.2f bytes of tables are written for each byte that waits, want at most 1.2", per)
 	} else {
 		t.Logf("%.2f bytes of tables for each byte that waits", per)
 	}
@@ -118,7 +118,7 @@ func TestSlicesThatComeAndGoAreWrittenToTablesOnce(t *testing.T) {
 	per := float64(fs.bytes.Load()) / (slices * perSlice * size)
 	t.Logf("%.2f bytes of tables for each byte", per)
 	if per > 1.4 { // 2.4 where chunks and records share tables, and tables are as large as a flush
-		t.Errorf("%.2f bytes of tables are written for each byte of slices that come and go", per)
+		t.Errorf("%.2f bytes of tables are written for each byte of slices that come and go, want at most 1.4", per)
 	}
 	for range live {
 		may <- struct{}{} // for Close

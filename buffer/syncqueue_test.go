@@ -74,14 +74,14 @@ func TestSyncQueueIsShort(t *testing.T) {
 		}()
 		synctest.Wait()
 		if added != 2 {
-			t.Errorf("%d commits were added while the disk stands still", added)
+			t.Errorf("%d commits were added while the disk stands still, want 2", added)
 		}
 		n := 0
 		for _, ok := q.next(); ok; _, ok = q.next() {
 			n++
 		}
 		if n != 4 {
-			t.Errorf("%d commits came out", n)
+			t.Errorf("%d commits came out, want 4", n)
 		}
 	})
 }

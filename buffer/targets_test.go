@@ -35,7 +35,7 @@ func TestLeaseOfANamedTarget(t *testing.T) {
 		put(t, b, define(t, b, "k", inLake), 0, 5)
 		flush(t, b, "k")
 		if n := e.beside.Load(); n > 0 {
-			t.Errorf("%d calls without the lease that a different process needs for the same file", n)
+			t.Errorf("%d calls without the lease that a different process needs for the same file, want 0", n)
 		}
 		wantIDs(t, e.Memory, "in.c-test.k", 0, 5)
 		closeBuffer(t, b)

@@ -151,7 +151,7 @@ func TestUpgradeNeedsRoom(t *testing.T) {
 					wantFormat(t, disk, "2/2")
 				// Open first frees the space that the files of a real disk take beyond their content.
 				case !errors.As(err, &small) || small.Free < 100<<10 || small.Needed <= small.Free || !strings.Contains(err.Error(), "the volume of "+disk.Path("data")+" is too small"):
-					t.Fatalf("%v, want a RoomError", err)
+					t.Fatalf("got %v, want a RoomError", err)
 				default:
 					wantFormat(t, disk, "1/1")
 				}

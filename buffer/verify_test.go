@@ -45,7 +45,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 				tc.harm(t, mem, mem.Objects()[0])
 				report, err := b.Verify(t.Context())
 				if err != nil || report.OK() || !strings.Contains(strings.Join(report.Sinks[0].Differences, "\n"), tc.want) {
-					t.Errorf("%+v %v, want a difference that tells %q", report, err, tc.want)
+					t.Errorf("got %+v %v, want a difference that tells %q", report, err, tc.want)
 				}
 			})
 		})

@@ -160,7 +160,7 @@ func runChild(t *testing.T, dir string, seed uint64, after int) (acks []ack) {
 	proctest.Start(t, t.Name(), fmt.Sprint(dir, "|", seed)).Lines(after, 0, func(line string) {
 		var a ack
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("%q: got %v, want no error", line, err)
 		}
 		acks = append(acks, a)
 	})
@@ -242,7 +242,7 @@ func checkVersions(t *testing.T, what string, versions []catalog.Version, err er
 	}
 	for i, v := range versions {
 		if v.Number != versions[0].Number+i {
-			t.Errorf("%s: version %d follows %d", what, v.Number, versions[i-1].Number)
+			t.Errorf("%s: version %d follows %d, want %v", what, v.Number, versions[i-1].Number, versions[0].Number+i)
 		}
 	}
 	if want := max(1, last.Number-catalog.MaxVersions+1); versions[0].Number != want {

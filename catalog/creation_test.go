@@ -103,7 +103,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 		}
 		mem.After = nil
 		if len(crashes) != 3 {
-			t.Fatalf("%d calls of the target", len(crashes))
+			t.Fatalf("%d calls of the target, want 3", len(crashes))
 		}
 		tables := mem
 		for i, left := range crashes {
@@ -266,11 +266,11 @@ func TestTypesOfColumnsPersist(t *testing.T) {
 	again := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: store})
 	_, sink, err := again.Sink("web", "a")
 	if err != nil || !reflect.DeepEqual(sink.Columns, typed) {
-		t.Errorf("%+v %v, want %+v", sink.Columns, err, typed)
+		t.Errorf("got %+v %v, want %+v", sink.Columns, err, typed)
 	}
 	rendered, err := again.Render("web", "", mapping.JSON([]byte(`{"n":1.005,"at":null}`)))
 	if err != nil || len(rendered) != 1 {
-		t.Fatalf("%+v %v", rendered, err)
+		t.Fatalf("got %+v %v, want no error and len(rendered) == 1", rendered, err)
 	}
 	if cells := rendered[0].Cells; cells[1].Value != "1.00" || cells[1].Type != "decimal(6,2)" || !cells[2].Null || cells[3].Null {
 		t.Errorf("cells %+v", cells)

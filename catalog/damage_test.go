@@ -112,7 +112,7 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 		}
 	}
 	if err := errors.Join(store.Commit(map[string][]byte{"later": []byte("x")}), store.Close()); err != nil {
-		t.Errorf("%s: %v", what, err)
+		t.Errorf("%s: got %v, want no error", what, err)
 	}
 	salvaged, lost := strings.Contains(log.String(), `msg="store salvaged" store="store of the catalog"`), strings.Contains(log.String(), "records lost or outdated")
 	switch {

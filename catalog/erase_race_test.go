@@ -127,7 +127,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 					_, err := change()
 					var busy *catalog.Error
 					if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != erased.ID {
-						t.Errorf("%s: %v, want the task of the erasure", what, err)
+						t.Errorf("%s: got %v, want the task of the erasure", what, err)
 					}
 				}
 				done(t, cat)(cat.Disable(user, catalog.Ref{Source: "other", Sink: "c"})) // a change that does not use the tables continues
@@ -144,7 +144,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			refused(again)
 			close(s.release)
 			if task := wait(t, again, erased.ID); task.Status != catalog.Succeeded {
-				t.Errorf("%+v", task)
+				t.Errorf("got %+v, want task.Status == %v", task, catalog.Succeeded)
 			}
 			done(t, again)(again.CreateSource(user, shared("New")))
 			done(t, again)(again.Undelete(user, catalog.Ref{Source: "old"}))
@@ -179,7 +179,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			}
 			close(s.release)
 			if task := wait(t, s.cat, erased.ID); task.Status != catalog.Succeeded {
-				t.Errorf("%+v", task)
+				t.Errorf("got %+v, want task.Status == %v", task, catalog.Succeeded)
 			}
 			done(t, s.cat)(second, nil)
 			ingest(t, s.eng, "other", true)

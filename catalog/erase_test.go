@@ -94,7 +94,7 @@ func TestErasureOfAQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))); err != nil || res.Sinks[0].Status != forebay.Quarantined {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("got %+v, %v, want no error and res.Sinks[0].Status == %v", res, err, forebay.Quarantined)
 	}
 	must(cat.EraseSource("web"))
 	for _, err := range eng.Sink("web", "a").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {

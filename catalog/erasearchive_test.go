@@ -149,7 +149,7 @@ func TestArchiveOfAnOldSource(t *testing.T) {
 	}
 	var record map[string]any
 	if err := json.Unmarshal(store.records["source/web"], &record); err != nil || record["generation"] == nil {
-		t.Fatalf("%v, %v", record, err)
+		t.Fatalf("got %v, %v, want no error and record[\"generation\"] != nil", record, err)
 	}
 	delete(record, "generation")
 	store.records["source/web"], _ = json.Marshal(record)
@@ -167,7 +167,7 @@ func TestArchiveOfAnOldSource(t *testing.T) {
 		task, err = cat.Wait(t.Context(), task.ID)
 	}
 	if err != nil || !task.Partial {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Partial", task, err)
 	}
 	archivedSource(t, cat)
 	wantReplayed(t, cat, "r", 1)
@@ -303,7 +303,7 @@ func TestErasureWhileTheArchiveIsAway(t *testing.T) {
 					task, err = cat.Wait(t.Context(), task.ID)
 				}
 				if err != nil || !task.Partial || !strings.Contains(task.Failure, tc.says) {
-					t.Fatalf("%+v, %v", task, err)
+					t.Fatalf("got %+v, %v, want no error and task.Partial and strings.Contains(task.Failure, tc.says)", task, err)
 				}
 				done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
 				time.Sleep(2 * time.Minute)

@@ -26,7 +26,7 @@ func TestExtendIsADefault(t *testing.T) {
 	done(t, cat)(cat.CreateSource(user, pair(nil)))
 	for _, id := range []string{"a", "b"} {
 		if _, s, err := cat.Sink("web", id); err != nil || !s.Extend {
-			t.Errorf("%+v, %v", s, err)
+			t.Errorf("got %+v, %v, want no error and s.Extend", s, err)
 		}
 	}
 	var names []string
@@ -38,6 +38,6 @@ func TestExtendIsADefault(t *testing.T) {
 	}
 	done(t, cat)(cat.CreateSink(user, "web", catalog.SinkSpec{ID: "c", Name: "c", TableID: "in.c-web.c", Columns: columns(), Extend: new(false)}))
 	if _, s, err := cat.Sink("web", "c"); err != nil || s.Extend {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v, want no error and !s.Extend", s, err)
 	}
 }

@@ -66,7 +66,7 @@ func TestMaintenanceTasks(t *testing.T) {
 		t.Errorf("%+v, %v", task, err)
 	}
 	if st, err := m.Handle("shop", "orders").Statistics(t.Context()); err != nil || st.Quarantine.Records != 1 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("got %+v, %v, want no error and st.Quarantine.Records == 1", st, err)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestMaintenanceOfHeldFiles(t *testing.T) {
 	}
 	st, err := m.Handle("shop", "orders").Statistics(t.Context())
 	if err != nil || len(st.Files) != 1 || !strings.Contains(st.Files[0].RetryReason, "violates the check") {
-		t.Fatalf("%+v, %v", st.Files, err)
+		t.Fatalf("got %+v, %v, want no error and len(st.Files) == 1 and strings.Contains(st.Files[0].RetryReason, \"violates the check\")", st.Files, err)
 	}
 	file := st.Files[0].ID
 	var refused *Error

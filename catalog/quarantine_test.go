@@ -59,7 +59,7 @@ func TestKeepHeadersIsASetting(t *testing.T) {
 	}
 	for _, value := range []string{`"a b"`, `"X-Api-Key"`, `7`} {
 		if _, err := set(value); code(err) != catalog.BadRequest || !strings.Contains(err.Error(), "ingest.keepHeaders") {
-			t.Errorf("%s: %v", value, err)
+			t.Errorf("%s: got %v, want code(err) == %v and strings.Contains(err.Error(), \"ingest.keepHeaders\")", value, err, catalog.BadRequest)
 		}
 	}
 	do(set(`null`))

@@ -48,7 +48,7 @@ func reject(t *testing.T, eng *forebay.Engine, first, count int) {
 		rec.Header = map[string][]string{"User-Agent": {"till/7"}, "Cookie": {"canary"}}
 		res, err := eng.Ingest(t.Context(), "shop", rec)
 		if err != nil || res.Sinks[0].Status != forebay.Quarantined {
-			t.Fatalf("%+v, %v", res, err)
+			t.Fatalf("got %+v, %v, want no error and res.Sinks[0].Status == %v", res, err, forebay.Quarantined)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			t.Errorf("%+v, %v", cells, err)
 		}
 		if res, err := b.Handle("shop", "orders").ReplayRejected(t.Context(), far); err != nil || res != (catalog.RejectsResult{Rejected: 1}) {
-			t.Errorf("%+v, %v", res, err)
+			t.Errorf("got %+v, %v, want no error and res == (catalog.RejectsResult{Rejected: 1})", res, err)
 		}
 		if err := a.Handle("shop", "orders").EditRejected(t.Context(), user, far, 0, []byte(`{"price":14}`)); code(err) != catalog.RecordChanged {
 			t.Errorf("an edit of an earlier revision: %v", err)
@@ -195,7 +195,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			t.Error(err)
 		}
 		if res, err := b.Handle("shop", "orders").ReplayRejected(t.Context(), far); err != nil || res != (catalog.RejectsResult{Replayed: 1}) {
-			t.Errorf("%+v, %v", res, err)
+			t.Errorf("got %+v, %v, want no error and res == (catalog.RejectsResult{Replayed: 1})", res, err)
 		}
 		if _, err := a.Handle("shop", "orders").ReplayRejected(t.Context(), far); code(err) != catalog.RecordNotFound {
 			t.Errorf("a replay of what was replayed: %v", err)
@@ -234,11 +234,11 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		}
 		task = done(t, a.Catalog)(a.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{IDs: []string{last, far, last}}))
 		if *task.Rejects != (catalog.RejectsResult{Replayed: 1, Gone: 1}) {
-			t.Errorf("%+v", task.Rejects)
+			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Replayed: 1, Gone: 1})", task.Rejects)
 		}
 		task = done(t, a.Catalog)(a.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}))
 		if *task.Rejects != (catalog.RejectsResult{Replayed: each - 2}) {
-			t.Errorf("%+v", task.Rejects)
+			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Replayed: each - 2})", task.Rejects)
 		}
 		for _, n := range all {
 			if err := n.eng.FlushAll(t.Context()); err != nil {
@@ -289,13 +289,13 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 		}
 		i := slices.IndexFunc(list, func(r forebay.RejectedRecord) bool { return restored.Sink("shop", "orders").Quarantine().Has(r.ID) })
 		if cells, err := c.Handle("shop", "orders").TestRejected(t.Context(), list[i].ID); err != nil || cells[0].Reason != "missingValue" {
-			t.Errorf("%+v, %v", cells, err)
+			t.Errorf("got %+v, %v, want no error and cells[0].Reason == \"missingValue\"", cells, err)
 		}
 		done(t, c.Catalog)(c.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
 		same(t, b, c)
 		task := done(t, c.Catalog)(c.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}))
 		if *task.Rejects != (catalog.RejectsResult{Replayed: 7}) {
-			t.Errorf("%+v", task.Rejects)
+			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Replayed: 7})", task.Rejects)
 		}
 		if sources := restored.Sources(); len(sources) != 0 {
 			t.Errorf("the adopted engine still has %v", sources)
@@ -372,7 +372,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		counting.Store(false)
 		writes = n.Load()
 		if *task.Rejects != (catalog.RejectsResult{Replayed: records}) {
-			t.Errorf("%+v", task.Rejects)
+			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Replayed: records})", task.Rejects)
 		}
 		if err := errors.Join(cat.Close(), eng.Close()); err != nil {
 			t.Fatal(err)

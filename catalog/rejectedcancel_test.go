@@ -67,14 +67,14 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 				t.Errorf("by ids: %t: %+v, %+v, %v, cancelled %q; %d steps", byIDs, task, task.Rejects, err, cancelled.ID, steps)
 			}
 			if list, _ := listed(t, a.Catalog, 1000); len(list) != records-100 {
-				t.Errorf("%d records are left", len(list))
+				t.Errorf("%d records are left, want %v", len(list), records-100)
 			}
 			if again, err := c.Handle("shop", "orders").CancelRejects(t.Context()); err != nil || again.ID != task.ID || !again.Finished() {
 				t.Errorf("cancelled again: %+v, %v", again, err)
 			}
 			task = done(t, a.Catalog)(a.Handle("shop", "orders").ReplayRejects(selection))
 			if task.Rejects.Replayed != records-100 {
-				t.Errorf("%+v", task.Rejects)
+				t.Errorf("got %+v, want task.Rejects.Replayed == %v", task.Rejects, records-100)
 			}
 			if err := b.eng.FlushAll(t.Context()); err != nil {
 				t.Fatal(err)

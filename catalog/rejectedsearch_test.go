@@ -70,10 +70,10 @@ func TestSearchThroughAnyNode(t *testing.T) {
 			t.Errorf("another node shows %+v, %v", task.Discard, err)
 		}
 		if *task.Rejects != (catalog.RejectsResult{Discarded: len(want)}) {
-			t.Errorf("%+v", task.Rejects)
+			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Discarded: len(want)})", task.Rejects)
 		}
 		if list, _ := listed(t, a.Catalog, 5); len(list) != 14-len(want) {
-			t.Errorf("%d records are left", len(list))
+			t.Errorf("%d records are left, want %v", len(list), 14-len(want))
 		}
 	})
 }

@@ -181,7 +181,7 @@ func TestOverlapIsBounded(t *testing.T) {
 	before, _ := cat.Source("web")
 	for _, overlap := range []time.Duration{-1, catalog.MaxSecretOverlap + 1} {
 		if _, err := cat.RotateSecret(t.Context(), user, "web", overlap); code(err) != catalog.BadRequest {
-			t.Errorf("%s: %v", overlap, err)
+			t.Errorf("%s: got %v, want code(err) == %v", overlap, err, catalog.BadRequest)
 		}
 	}
 	if after, _ := cat.Source("web"); after.Secret != before.Secret || after.Version != before.Version {
@@ -241,7 +241,7 @@ func TestChangeWaitsForAnother(t *testing.T) {
 		} {
 			var refused *catalog.Error
 			if err := change(); !errors.As(err, &refused) || refused.Code != catalog.Busy || refused.Task != task.ID {
-				t.Errorf("%v, want the task %s", err, task.ID)
+				t.Errorf("got %v, want the task %s", err, task.ID)
 			}
 		}
 		if waited := time.Since(began); waited != 40*time.Second {

@@ -27,18 +27,18 @@ func TestChangeOfAnOldVersion(t *testing.T) {
 		"rollback of the source":        func() (catalog.Task, error) { return cat.Rollback(user, web, 1, 2) },
 	} {
 		if _, err := change(); code(err) != catalog.VersionChanged {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want code(err) == %v", name, err, catalog.VersionChanged)
 		}
 	}
 	if _, sink, err := cat.Sink("web", "a"); err != nil || sink.Version.Number != 2 || sink.Description != "one" {
-		t.Errorf("%+v, %v", sink, err)
+		t.Errorf("got %+v, %v, want no error and sink.Version.Number == 2 and sink.Description == \"one\"", sink, err)
 	}
 	must(describe("two", 2))
 	must(describe("three", 0))
 	must(cat.Rollback(user, a, 1, 4))
 	must(cat.Rollback(user, web, 1, 1))
 	if _, sink, err := cat.Sink("web", "a"); err != nil || sink.Version.Number != 5 || sink.Description != "" {
-		t.Errorf("%+v, %v", sink, err)
+		t.Errorf("got %+v, %v, want no error and sink.Version.Number == 5 and sink.Description == \"\"", sink, err)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestSettingsSayTheirRules(t *testing.T) {
 		"storage.level.target.import.trigger.slicesCount":      "required,min=1,max=200",
 	} {
 		if v, ok := got[key]; !ok || v != want {
-			t.Errorf("%s: %q, want %q", key, v, want)
+			t.Errorf("%s: got %q, want %q", key, v, want)
 		}
 		delete(got, key)
 	}
@@ -78,7 +78,7 @@ func TestRotationHasTheTextOfTheService(t *testing.T) {
 	done(t, cat)(cat.CreateSource(user, spec("Web")))
 	source, err := cat.RotateSecret(t.Context(), user, "web", 0)
 	if err != nil || source.Version.Description != "Rotated secret." {
-		t.Errorf("%+v, %v", source.Version, err)
+		t.Errorf("got %+v, %v, want no error and source.Version.Description == \"Rotated secret.\"", source.Version, err)
 	}
 	if source, err = cat.RotateSecret(t.Context(), user, "web", time.Hour); err != nil || !strings.HasPrefix(source.Version.Description, "Rotated secret. The old one is accepted until ") {
 		t.Errorf("%+v, %v", source.Version, err)
@@ -129,7 +129,7 @@ func TestLimitInTheTaskHasAName(t *testing.T) {
 		}
 	}
 	if refused != 1 {
-		t.Errorf("%d of two were refused", refused)
+		t.Errorf("%d of two were refused, want 1", refused)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestTimesSurviveAClearing(t *testing.T) {
 		t.Helper()
 		st, err := cat.Handle("web", "a").Statistics(t.Context())
 		if err != nil || st.Total.Rows != rows {
-			t.Fatalf("%+v, %v", st.Total, err)
+			t.Fatalf("got %+v, %v, want no error and st.Total.Rows == %v", st.Total, err, rows)
 		}
 		return st.Total.FirstAt
 	}

@@ -149,7 +149,7 @@ func TestJournalTrimmed(t *testing.T) {
 			}
 		}
 		if n := j.Len(); n > 20 {
-			t.Fatalf("%d entries", n)
+			t.Fatalf("%d entries, want at most 20", n)
 		}
 		took := map[string][]byte{}
 		late.(sharedStore).follow(func(records map[string][]byte, _ bool) {

@@ -77,7 +77,7 @@ func inOwnProcess(t *testing.T) bool {
 	cmd.Env = append(os.Environ(), ownProcessEnv+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("PASS")) {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error and bytes.Contains(out, []byte(\"PASS\"))", err, out)
 	}
 	return true
 }

@@ -345,7 +345,7 @@ func TestNodesFollowAMove(t *testing.T) {
 			same(t, a, b)
 			for _, n := range all {
 				if r := send(t, n.Catalog, text); r.Sinks[0].Status != forebay.Stored {
-					t.Fatalf("%s: %+v", text, r)
+					t.Fatalf("%s: got %+v, want r.Sinks[0].Status == %v", text, r, forebay.Stored)
 				}
 			}
 		}

@@ -80,7 +80,7 @@ func TestAppendWaitsForRoom(t *testing.T) {
 		}()
 		synctest.Wait()
 		if n := len(appended); n != 0 {
-			t.Fatalf("%d batches were taken at the bound", n)
+			t.Fatalf("%d batches were taken at the bound, want 0", n)
 		}
 		heal()
 		if err := larger.Wait(t.Context()); err != nil {

@@ -82,7 +82,7 @@ func TestRecordWithoutGiveUp(t *testing.T) {
 	o := changelog.Owner{Node: "n", Session: "s", Epoch: 1, State: changelog.Damaged, Lease: lease}
 	value, err := o.MarshalJSON()
 	if err != nil || strings.Contains(string(value), "given_up") || strings.Contains(string(value), "lost") {
-		t.Errorf("%s, %v", value, err)
+		t.Errorf("got %s, %v, want no error and !strings.Contains(string(value), \"given_up\") and !strings.Contains(string(value), \"lost\")", value, err)
 	}
 	o.GivenUp, o.Lost = true, 7
 	var back changelog.Owner

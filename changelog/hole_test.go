@@ -62,13 +62,13 @@ func TestHolesOfReplicas(t *testing.T) {
 				switch {
 				case c.want == errUnasked:
 					if err == nil || errors.Is(err, changelog.ErrHole) || !strings.Contains(err.Error(), "replica 2 is away") {
-						t.Errorf("%s: %v, want that it is not known whether the away replica has it", how, err)
+						t.Errorf("%s: got %v, want that it is not known whether the away replica has it", how, err)
 					}
 				case !errors.Is(err, c.want):
-					t.Errorf("%s: %v, want %v", how, err, c.want)
+					t.Errorf("%s: got %v, want %v", how, err, c.want)
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("%s: %q, want %q", how, got, want)
+					t.Errorf("%s: got %q, want %q", how, got, want)
 				}
 			}
 			log.Elect("i", 0)

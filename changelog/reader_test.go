@@ -211,7 +211,7 @@ func TestReadingFromAPoint(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if words, _, err := readAll(c.log, c.from); !errors.Is(err, c.want) {
-				t.Errorf("%q, %v, want %v", words, err, c.want)
+				t.Errorf("got %q, %v, want %v", words, err, c.want)
 			}
 		})
 	}

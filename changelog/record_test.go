@@ -122,7 +122,7 @@ func FuzzFields(f *testing.F) {
 		again := fieldsOf(r)
 		for key, value := range fields {
 			if again[key] != value {
-				t.Errorf("%s: %q is written as %q", key, value, again[key])
+				t.Errorf("%s: %q is written as %q, want %v", key, value, again[key], value)
 			}
 		}
 	})

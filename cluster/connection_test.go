@@ -62,7 +62,7 @@ func TestServersRefuseTheUser(t *testing.T) {
 		}); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			t.Fatalf("%s: %v\n%s", what, err, &logs)
+			t.Fatalf("got %s: %v\n%s\nwant no error", what, err, &logs)
 		}
 	}
 	// Each refusal counts as an attempt of the server.

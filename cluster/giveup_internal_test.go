@@ -121,7 +121,7 @@ func TestRefusalsOfOrdersHaveBodies(t *testing.T) {
 		var got refusal.Error
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != status || got.Status != status || got.Name == "" || got.Message == "" ||
 			(w.Header().Get("Allow") != "") != (status == 405) {
-			t.Errorf("%s: %d %v %s, want %d", request, w.Code, w.Header(), w.Body, status)
+			t.Errorf("%s: got %d %v %s, want %d", request, w.Code, w.Header(), w.Body, status)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestGiveUpOfOtherDamage(t *testing.T) {
 		{nothing, "readable      nothing\ncheckpoint    �[2Jgone"},
 	} {
 		if out, err := (&decider{loss: test.loss}).run(t, "good", "a-1"); err != nil || !strings.Contains(out, test.want) {
-			t.Errorf("%q, %v; want %q", out, err, test.want)
+			t.Errorf("got %q, %v; want %q", out, err, test.want)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func TestServersAreWiped(t *testing.T) {
 		}
 	}
 	if err := c.openAll(); !errors.Is(err, changelog.ErrMissing) || !strings.Contains(err.Error(), "shared") {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want errors.Is(err, changelog.ErrMissing) and strings.Contains(err.Error(), \"shared\")", err)
 	}
 	for i := range c.list {
 		if err := os.Remove(filepath.Join(c.dir, c.options(i).Node, "shared")); err != nil {

@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 			}
 			return check()
 		}); err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: got %v, want no error", what, err)
 		}
 	}
 	lost := "" // the instance that has the rows

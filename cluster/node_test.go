@@ -222,7 +222,7 @@ func get[T any](t testing.TB, n *cluster.Node, path string) (body T) {
 	w := httptest.NewRecorder()
 	n.Handler().ServeHTTP(w, r)
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-		t.Fatalf("%s: %v: %s", path, err, w.Body)
+		t.Fatalf("%s: got %v: %s, want no error", path, err, w.Body)
 	}
 	return body
 }
@@ -465,17 +465,17 @@ func TestAloneNodeWaits(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0 of 2 other servers") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want errors.Is(err, context.DeadlineExceeded) and strings.Contains(err.Error(), \"0 of 2 other servers\")", err)
 	}
 	o := c.options(0)
 	o.Server, o.URL = nil, "nats://me:s3cret@"+c.peers[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := cluster.Open(ctx, c.dir, o); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.peers[0]) || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want errors.Is(err, context.DeadlineExceeded) and strings.Contains(err.Error(), c.peers[0]) and !strings.Contains(err.Error(), \"s3cret\")", err)
 	}
 	o.URL = "nats://me:s3/cret@" + c.peers[0]
 	if _, err := cluster.Open(t.Context(), c.dir, o); err == nil || !strings.Contains(err.Error(), "Options.URL") || strings.Contains(err.Error(), "s3") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error and strings.Contains(err.Error(), \"Options.URL\") and !strings.Contains(err.Error(), \"s3\")", err)
 	}
 }

@@ -33,6 +33,6 @@ func TestOptionsReachTheInstance(t *testing.T) {
 		}
 	}
 	if common < 6 {
-		t.Errorf("%d options are common", common)
+		t.Errorf("%d options are common, want at least 6", common)
 	}
 }

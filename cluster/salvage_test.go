@@ -83,7 +83,7 @@ func TestSalvage(t *testing.T) {
 	c.awaitSource(c.list[0])
 	found, err := filepath.Glob(filepath.Join(c.dir, c.options(0).Node, "fenced-"+instance+"-*"))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%q, %v", found, err)
+		t.Fatalf("got %q, %v, want no error and len(found) == 1", found, err)
 	}
 	folder := filepath.Base(found[0])
 

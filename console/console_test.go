@@ -153,7 +153,7 @@ func TestAuthorize(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Hello.User != "zoe" || strings.Join(got.Hello.May, " ") != "changes numbers" {
-		t.Fatalf("%+v, %v: %s", got, err, w.Body)
+		t.Fatalf("got %+v, %v: %s, want no error and got.Hello.User == \"zoe\" and strings.Join(got.Hello.May, \" \") == \"changes numbers\"", got, err, w.Body)
 	}
 	for proof, status := range map[string]int{"": 403, "00": 403, got.Hello.Proof: 400} {
 		if w := ask(t, c, "POST", "/task.cancel", "X-User", "zoe", "Forebay-Page", proof); w.Code != status {
@@ -314,10 +314,10 @@ func TestStream(t *testing.T) {
 	}
 	body := bufio.NewReader(resp.Body)
 	if name, data := event(t, body); name != "hello" || !strings.Contains(data, `"user":"rita"`) || strings.Contains(data, reader) {
-		t.Errorf("%s: %s", name, data)
+		t.Errorf("%s: got %s, want name == \"hello\" and strings.Contains(data, `\"user\":\"rita\"`) and !strings.Contains(data, reader)", name, data)
 	}
 	if name, data := event(t, body); name != "full" || !strings.Contains(data, `["web/events",`) || !strings.Contains(data, "3 rows wait") {
-		t.Errorf("%s: %s", name, data)
+		t.Errorf("%s: got %s, want name == \"full\" and strings.Contains(data, `[\"web/events\",`) and strings.Contains(data, \"3 rows wait\")", name, data)
 	}
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"kind":"click"}`))); err != nil {
 		t.Fatal(err)

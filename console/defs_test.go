@@ -88,7 +88,7 @@ func TestDefinitionsRights(t *testing.T) {
 		t.Errorf("the page: %s", snapshot)
 	}
 	if v, err := cat.Versions(catalog.Ref{Source: "web", Sink: "events"}); err != nil || len(v) != 1 {
-		t.Errorf("%+v, %v", v, err)
+		t.Errorf("got %+v, %v, want no error and len(v) == 1", v, err)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestDefinitionsRollback(t *testing.T) {
 	}
 	got := answer[savedColumns](t, send(t, c, "/defs.rollback", operator, obj{"ref": "web/events", "version": 1, "current": 2}), 200)
 	if got.State != "done" || got.Version != 3 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v, want got.State == \"done\" and got.Version == 3", got)
 	}
 	if v = versions(); v.Current != 3 || v.Versions[0].By != "otto" || v.Versions[0].Hash != v.Versions[2].Hash || v.Versions[0].Hash == v.Versions[1].Hash {
 		t.Errorf("%+v", v)
@@ -172,7 +172,7 @@ func TestDefinitionsRollback(t *testing.T) {
 		t.Errorf("after the rollback: %+v", d)
 	}
 	if _, sink, err := cat.Sink("web", "events"); err != nil || len(sink.Columns) != 2 {
-		t.Errorf("%+v, %v", sink.Columns, err)
+		t.Errorf("got %+v, %v, want no error and len(sink.Columns) == 2", sink.Columns, err)
 	}
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"kind":"a"}`))); err != nil {
 		t.Error(err)

@@ -55,6 +55,6 @@ func TestViewersShareASample(t *testing.T) {
 		look(fmt.Sprintf("x=%d", i))
 	}
 	if n := len(s.unquoted.shown.views); n > maxShownViews {
-		t.Errorf("%d views are kept", n)
+		t.Errorf("%d views are kept, want at most %v", n, maxShownViews)
 	}
 }

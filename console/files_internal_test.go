@@ -86,7 +86,7 @@ func TestCausesWithoutWords(t *testing.T) {
 	s := sampleOfFiles([]buffer.FileStats{failing("a", "the value 17", 1), failing("b", "no room", 1)}).forRights(Numbers)
 	list, _ := s.sink(0).listFiles(url.Values{})
 	if len(list.Causes) != 1 || list.Causes[0].Text.String() != "Import fails: the target returns an error."+needsRecords || list.Causes[0].Files.Text != "2" {
-		t.Errorf("%+v, want one line of two files without their errors", list.Causes)
+		t.Errorf("got %+v, want one line of two files without their errors", list.Causes)
 	}
 }
 

@@ -123,7 +123,7 @@ func TestHealthVerify(t *testing.T) {
 	}
 	begun := answer[started](t, send(t, c, "/health.verify", operator, obj{}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "done" || progress != "6 rows recounted, no difference" {
-		t.Errorf("%s, %s", state, progress)
+		t.Errorf("got %s, %s, want state == \"done\" and progress == \"6 rows recounted, no difference\"", state, progress)
 	}
 	eventually(t, "the outcome", func() bool { return healthOf(t, c, reader).State == "ok" })
 	if text := textOf(healthOf(t, c, reader).Verified); text != "Verified , 6 rows of 2 sinks recounted: no difference." {
@@ -137,7 +137,7 @@ func TestHealthDamage(t *testing.T) {
 	c := consoleOf(t, eng, console.Options{})
 	begun := answer[started](t, send(t, c, "/health.verify", operator, obj{}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "failed" || !strings.Contains(progress, "differ") {
-		t.Errorf("%s, %s", state, progress)
+		t.Errorf("got %s, %s, want state == \"failed\" and strings.Contains(progress, \"differ\")", state, progress)
 	}
 	eventually(t, "the outcome", func() bool { return healthOf(t, c, readsRecords).State == "error" })
 	shows(t, c, "page=sink&source=web&sink=events", `: stored rows differ, see Health)"]`)
@@ -199,7 +199,7 @@ func TestHealthNodes(t *testing.T) {
 	}
 	got := answer[nodesAnswer](t, send(t, c, "/health.nodes", readsRecords, nil), 200)
 	if len(got.Nodes) != 2 || got.Problem != `Nodes may be missing here: server "inner" is away` {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v, want len(got.Nodes) == 2 and got.Problem == `Nodes may be missing here: server \"inner\" is away`", got)
 	}
 	if a := got.Nodes[1]; !a.Ready || a.Epoch != "3" || a.Log != "1.00 MiB of 64.0 MiB, 1.56 %" || a.Lag != "1 copy, 7 changes" {
 		t.Errorf("%+v", a)
@@ -228,7 +228,7 @@ func TestHealthRights(t *testing.T) {
 			}
 		}
 		if w := send(t, c, "/"+name, reader, nil, "Sec-Fetch-Site", "cross-site"); w.Code != 403 {
-			t.Errorf("%s from another site: status %d", name, w.Code)
+			t.Errorf("%s from another site: status %d, want 403", name, w.Code)
 		}
 	}
 	for token, status := range map[string]int{"": 401, reader: 403, readsRecords: 403} {

@@ -46,7 +46,7 @@ func TestHistory(t *testing.T) {
 	const want = `[[1795435200000,null,null,0,3,null,null` + none + `,[1795435210000,1234,0,10,3,6,0` + none + `,[1795435219999,0,0,20,3,0,18` + none +
 		`,[1795435500000,null,null,300,3,null,null` + none + `,[1795435510000,null,0,310,3,null,null` + none + `]`
 	if err != nil || string(got) != want {
-		t.Errorf("%s, %v\nwant %s", got, err, want)
+		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 	for i := range 2 * 360 {
 		at(time.Hour+time.Duration(i)*pointEvery, 0, 0, 0)
@@ -73,7 +73,7 @@ func TestHistoryOfAWeek(t *testing.T) {
 	for i, want := range []int{360, 360, 288, 336} {
 		p := h.series[i].points
 		if len(p) != want || p[len(p)-1].at.Sub(p[0].at) != ranges[i].span-ranges[i].every {
-			t.Errorf("%s: %d points from %v to %v, want %d", ranges[i].name, len(p), p[0].at, p[len(p)-1].at, want)
+			t.Errorf("%s: got %d points from %v to %v, want %d", ranges[i].name, len(p), p[0].at, p[len(p)-1].at, want)
 		}
 		if last := p[len(p)-1]; i > 0 && (last.in != 2 || last.local != 50) {
 			t.Errorf("%s: %v rows/s and an age of %v s, want 2 and 50", ranges[i].name, last.in, last.local)
@@ -136,7 +136,7 @@ func TestHistoryFile(t *testing.T) {
 	c.sampler.saveHistory()
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > 250_000 || info.Mode().Perm() != 0o600 {
-		t.Fatalf("%+v, %v", info, err)
+		t.Fatalf("got %+v, %v, want no error and info.Size() <= 250_000 and info.Mode().Perm() == 0o600", info, err)
 	}
 	t.Logf("a week has %d bytes", info.Size())
 	now := began.Add(8*24*time.Hour + 30*time.Minute)
@@ -153,7 +153,7 @@ func TestHistoryFile(t *testing.T) {
 	for i, want := range []int{180, 330, 282, 335} {
 		a, b := s.history.series[i].points, c.sampler.history.series[i].points
 		if len(a) != want {
-			t.Errorf("%s: %d points, want %d", ranges[i].name, len(a), want)
+			t.Errorf("%s: got %d points, want %d", ranges[i].name, len(a), want)
 			continue
 		}
 		got, _ := json.Marshal(a)
@@ -166,7 +166,7 @@ func TestHistoryFile(t *testing.T) {
 	}
 	s.history.remember(historySample(began, now.Sub(began), 0, 0, 0)) // the first point after a start has no rates
 	if p := s.history.series[0].points; !math.IsNaN(p[len(p)-1].in) {
-		t.Errorf("%+v", p[len(p)-1])
+		t.Errorf("got %+v, want math.IsNaN(p[len(p)-1].in)", p[len(p)-1])
 	}
 	for name, damaged := range map[string]string{
 		"no JSON": "xyz", "cut": string(readFile(t, path)[:1000]), "another version": `{"version":9}`, "a short point": `{"version":1,"points":{"1h":[[1]]}}`,

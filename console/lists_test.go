@@ -55,7 +55,7 @@ func TestPagesOfDamage(t *testing.T) {
 		}
 	}
 	if len(seen) != 130 {
-		t.Errorf("%d records can be seen, want 130", len(seen))
+		t.Errorf("got %d records can be seen, want 130", len(seen))
 	}
 }
 
@@ -142,7 +142,7 @@ func TestTraceHasABound(t *testing.T) {
 		}
 		got := find(t, c, "", requestid.New(began)).Request
 		if got == nil || len(got.Sinks) != 1 {
-			t.Fatalf("%+v", got)
+			t.Fatalf("got %+v, want got != nil and len(got.Sinks) == 1", got)
 		}
 		shown := words(got.Sinks[0].Steps)
 		if n := strings.Count(shown, "\nFile @"); n != 10 || !strings.Contains(shown, "more files took rows at that time. The page of the sink lists all files.") {

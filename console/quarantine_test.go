@@ -152,13 +152,13 @@ func TestQuarantineRights(t *testing.T) {
 		}
 		other := map[string]string{"GET": "POST", "POST": "GET"}[method]
 		if w := ask(t, c, other, "/x/"+name, "Authorization", "Bearer "+operator); w.Code != 405 {
-			t.Errorf("%s %s: status %d", other, name, w.Code)
+			t.Errorf("%s %s: status %d, want 405", other, name, w.Code)
 		}
 		if method != "POST" {
 			continue
 		}
 		if status := as(operator, "Origin", "https://evil.example"); status != 403 {
-			t.Errorf("%s from another origin: status %d", name, status)
+			t.Errorf("%s from another origin: status %d, want 403", name, status)
 		}
 		// A browser sends the cookie with a forged form too, but not the proof.
 		w := httptest.NewRecorder()
@@ -168,7 +168,7 @@ func TestQuarantineRights(t *testing.T) {
 		c.ServeHTTP(w, r)
 		cookie := w.Result().Cookies()[0]
 		if w := ask(t, c, "POST", "/x/"+name, "Cookie", cookie.Name+"="+cookie.Value); w.Code != 403 {
-			t.Errorf("%s without proof: status %d", name, w.Code)
+			t.Errorf("%s without proof: status %d, want 403", name, w.Code)
 		}
 	}
 	// Who sees no records does not see the page.
@@ -236,7 +236,7 @@ func TestQuarantineGroups(t *testing.T) {
 	for _, g := range all.Groups {
 		q := []string{"group", "1", "sink", g.Sink, "reason", g.Reason, "column", g.Column, "mapping", g.Mapping, "target", g.Target}
 		if n := count(q...); n != g.Count {
-			t.Errorf("%+v selects %d", g, n)
+			t.Errorf("%+v selects %d, want %v", g, n, g.Count)
 		}
 		if l := answer[listAnswer](t, fetch(t, c, "quarantine.list", q...), 200); len(l.Records) != g.Count {
 			t.Errorf("%+v lists %+v", g, l)
@@ -244,7 +244,7 @@ func TestQuarantineGroups(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"since", "yesterday"}, {"until", "-1h"}, {"since", `<b>`}} {
 		if w := fetch(t, c, "quarantine.groups", bad...); w.Code != 400 {
-			t.Errorf("%q: status %d: %s", bad, w.Code, w.Body)
+			t.Errorf("%q: status %d: %s, want 400", bad, w.Code, w.Body)
 		}
 	}
 	// With other columns, records that were rejected before may pass now.

@@ -45,11 +45,11 @@ func TestQuarantineRecord(t *testing.T) {
 	}
 	w := fetch(t, c, "quarantine.record", "sink", r.Sink, "id", r.ID)
 	if strings.Contains(w.Body.String(), "canary") || strings.Contains(w.Body.String(), "<b>") || w.Header().Get("Content-Type") != "application/json; charset=utf-8" {
-		t.Errorf("%v: %s", w.Header(), w.Body)
+		t.Errorf("got %v: %s, want !strings.Contains(w.Body.String(), \"canary\") and !strings.Contains(w.Body.String(), \"<b>\") and w.Header().Get(\"Content-Type\") == \"application/json; charset=utf-8\"", w.Header(), w.Body)
 	}
 	for _, missing := range [][2]string{{"web/orders", "x"}, {"web/nobody", r.ID}, {"", ""}, {"web/orders", "../../x"}, {"web/visits", r.ID}} {
 		if w := fetch(t, c, "quarantine.record", "sink", missing[0], "id", missing[1]); w.Code != 404 {
-			t.Errorf("%q: status %d: %s", missing, w.Code, w.Body)
+			t.Errorf("%q: status %d: %s, want 404", missing, w.Code, w.Body)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestQuarantineBodies(t *testing.T) {
 	all := answer[listAnswer](t, fetch(t, c, "quarantine.list", "sink", "web/visits"), 200)
 	r = answer[recordAnswer](t, fetch(t, c, "quarantine.record", "sink", "web/visits", "id", all.Records[0].ID), 200)
 	if !r.Body.Binary || r.Body.Text != "\x00‹FF›‹FE›{é" {
-		t.Errorf("%+v", r.Body)
+		t.Errorf("got %+v, want r.Body.Binary and r.Body.Text == \"\\x00‹FF›‹FE›{é\"", r.Body)
 	}
 }
 
@@ -165,11 +165,11 @@ func TestQuarantineRefusals(t *testing.T) {
 		{"quarantine.discardall", map[string]any{"sink": r.Sink, "count": 1, "until": "1h"}, 404},
 	} {
 		if w := send(t, c, "/x/"+tc.name, operator, tc.body); w.Code != tc.status || !strings.Contains(w.Body.String(), `"error"`) {
-			t.Errorf("%s %.80v: status %d, want %d: %.300s", tc.name, tc.body, w.Code, tc.status, w.Body)
+			t.Errorf("got %s %.80v: status %d, want %d: %.300s", tc.name, tc.body, w.Code, tc.status, w.Body)
 		}
 	}
 	if n := recordsIn(eng); n != 1 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 1", n)
 	}
 
 	// A row that the target has refused is edited by its cells. A row that does not fit is refused.
@@ -194,13 +194,13 @@ func TestQuarantineRefusals(t *testing.T) {
 	}
 	r = first(t, c, "target", "1")
 	if r.Body.Text != `{"id":"5","price":"5000"}` || !r.Passes {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Body.Text == `{\"id\":\"5\",\"price\":\"5000\"}` and r.Passes", r)
 	}
 	if w := send(t, c, "/x/quarantine.edit", operator, map[string]any{"sink": r.Sink, "id": r.ID, "body": `{"price":"many"}`}); w.Code != 422 || !strings.Contains(w.Body.String(), "price") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 	if tested := answer[recordAnswer](t, send(t, c, "/x/quarantine.test", operator, map[string]any{"sink": r.Sink, "id": r.ID, "body": `[]`}), 200); tested.Passes || tested.Problem == "" {
-		t.Errorf("%+v", tested)
+		t.Errorf("got %+v, want !tested.Passes and tested.Problem != \"\"", tested)
 	}
 
 	// The records of a sink that accepts no events are shown, and a record that cannot be tested says why.
@@ -208,7 +208,7 @@ func TestQuarantineRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := first(t, c); r.Passes || r.Problem == "" || r.Body.Text == "" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want !r.Passes and r.Problem != \"\" and r.Body.Text != \"\"", r)
 	}
 	if w := send(t, c, "/x/quarantine.replay", operator, map[string]any{"sink": r.Sink, "id": r.ID}); w.Code != 404 {
 		t.Errorf("status %d: %s", w.Code, w.Body)
@@ -256,7 +256,7 @@ func TestQuarantineBulk(t *testing.T) {
 	ingest(t, eng, mapping.JSON([]byte(`{"price":3}`))) // both sinks, for other reasons
 	seen := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "column", "price"), 200)
 	if seen.Records != 600 {
-		t.Fatalf("%+v", seen)
+		t.Fatalf("got %+v, want seen.Records == 600", seen)
 	}
 	until, err := time.Parse(time.RFC3339Nano, seen.Until)
 	if err != nil {
@@ -271,14 +271,14 @@ func TestQuarantineBulk(t *testing.T) {
 	// Fewer than all matching records: the oldest. The filter is not the page. Nothing was listed.
 	begun := answer[started](t, send(t, c, "/x/quarantine.replayall", operator, filter(seen.Until, 10)), 200)
 	if state, progress := taskOf(t, c, begun.Task); begun.Count != 10 || state != "done" || progress != "10 of 10: 10 replayed, 0 rejected again, 0 gone before" {
-		t.Fatalf("%+v: %s, %s", begun, state, progress)
+		t.Fatalf("got %+v: %s, %s, want begun.Count == 10 and state == \"done\" and progress == \"10 of 10: 10 replayed, 0 rejected again, 0 gone before\"", begun, state, progress)
 	}
 	begun = answer[started](t, send(t, c, "/x/quarantine.replayall", operator, filter(seen.Until, 600)), 200)
 	if state, progress := taskOf(t, c, begun.Task); begun.Count != 590 || state != "done" || progress != "590 of 590: 590 replayed, 0 rejected again, 0 gone before" {
-		t.Fatalf("%+v: %s, %s", begun, state, progress)
+		t.Fatalf("got %+v: %s, %s, want begun.Count == 590 and state == \"done\" and progress == \"590 of 590: 590 replayed, 0 rejected again, 0 gone before\"", begun, state, progress)
 	}
 	if n := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups"), 200).Records; n != 5+2 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 5+2", n)
 	}
 	if w := send(t, c, "/x/quarantine.replayall", operator, filter(seen.Until, 600)); w.Code != 404 {
 		t.Errorf("again: status %d: %s", w.Code, w.Body)
@@ -289,11 +289,11 @@ func TestQuarantineBulk(t *testing.T) {
 	// All sinks, with a rejection that stays.
 	begun = answer[started](t, send(t, c, "/x/quarantine.replayall", operator, map[string]any{"count": 100}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "done" || progress != "7 of 7: 5 replayed, 2 rejected again, 0 gone before" {
-		t.Errorf("%s, %s", state, progress)
+		t.Errorf("got %s, %s, want state == \"done\" and progress == \"7 of 7: 5 replayed, 2 rejected again, 0 gone before\"", state, progress)
 	}
 	begun = answer[started](t, send(t, c, "/x/quarantine.discardall", operator, map[string]any{"text": "id", "count": 1, "why": "a test"}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "done" || progress != "1 of 1: 1 discarded, 0 gone before" {
-		t.Errorf("%s, %s", state, progress)
+		t.Errorf("got %s, %s, want state == \"done\" and progress == \"1 of 1: 1 discarded, 0 gone before\"", state, progress)
 	}
 	if err := eng.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestQuarantineBulk(t *testing.T) {
 		t.Errorf("the table has %d rows", n)
 	}
 	if n := recordsIn(eng); n != 1 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 1", n)
 	}
 	for _, want := range []string{"quarantine.replayall", "user=otto", "count=600", "records=590", "590 replayed", `why="a test"`} {
 		if !strings.Contains(lines.String(), want) {
@@ -320,10 +320,10 @@ func TestQuarantineBulkFails(t *testing.T) {
 	}
 	begun := answer[started](t, send(t, c, "/x/quarantine.replayall", operator, map[string]any{"count": 5}), 200)
 	if state, text := taskOf(t, c, begun.Task); state != "failed" || !strings.Contains(text, "0 of 2: 0 replayed") || !strings.Contains(text, "disabled") {
-		t.Errorf("%s: %s", state, text)
+		t.Errorf("%s: got %s, want state == \"failed\" and strings.Contains(text, \"0 of 2: 0 replayed\") and strings.Contains(text, \"disabled\")", state, text)
 	}
 	if n := recordsIn(eng); n != 2 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 2", n)
 	}
 }
 
@@ -333,14 +333,14 @@ func TestQuarantineBulkTakesTheOldestOfAllSinks(t *testing.T) {
 	ingest(t, eng, mapping.JSON([]byte(`{"id":1}`))) // web/visits rejects it
 	visits := first(t, c)
 	if visits.Sink != "web/visits" {
-		t.Fatalf("%+v", visits)
+		t.Fatalf("got %+v, want visits.Sink == \"web/visits\"", visits)
 	}
 	later := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	eventually(t, "another millisecond", func() bool { return !time.Now().Before(later) })
 	ingest(t, eng, mapping.JSON([]byte(`{"page":"p"}`)), mapping.JSON([]byte(`{"page":"q"}`))) // web/orders rejects them
 	begun := answer[started](t, send(t, c, "/x/quarantine.discardall", operator, map[string]any{"count": 2}), 200)
 	if state, progress := taskOf(t, c, begun.Task); state != "done" || begun.Count != 2 {
-		t.Fatalf("%+v: %s, %s", begun, state, progress)
+		t.Fatalf("got %+v: %s, %s, want state == \"done\" and begun.Count == 2", begun, state, progress)
 	}
 	if left := first(t, c); left.Sink != "web/orders" || left.Body.Text != `{"page":"q"}` || recordsIn(eng) != 1 {
 		t.Errorf("%d records are left, the first is %+v", recordsIn(eng), left)

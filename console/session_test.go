@@ -128,7 +128,7 @@ func streamOf(t *testing.T, server *httptest.Server, headers ...string) *bufio.R
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	body := bufio.NewReader(resp.Body)
 	if name, data := event(t, body); name != "hello" {
-		t.Fatalf("%s: %s", name, data)
+		t.Fatalf("%s: got %s, want \"hello\"", name, data)
 	}
 	return body
 }

@@ -124,7 +124,7 @@ func TestActsAreRefused(t *testing.T) {
 	}
 	for _, s := range eng.Stats().Sinks {
 		if s.Local.Rows+s.Staging.Rows != 3 {
-			t.Errorf("%s: %d rows wait", s.ID, s.Local.Rows+s.Staging.Rows)
+			t.Errorf("%s: %d rows wait, want 3", s.ID, s.Local.Rows+s.Staging.Rows)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestQueryOfASink(t *testing.T) {
 	}
 	for target, want := range map[string]int{"/sink.query?source=web&sink=other": 404, "/sink.query": 404} {
 		if w := send(t, c, target, readsRecords, nil); w.Code != want {
-			t.Errorf("%s: status %d: %s", target, w.Code, w.Body)
+			t.Errorf("%s: status %d: %s, want %v", target, w.Code, w.Body, want)
 		}
 	}
 	if w := send(t, c, "/sink.query?source=web&sink=events", reader, nil); w.Code != 403 {

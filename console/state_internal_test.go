@@ -48,7 +48,7 @@ func TestSentences(t *testing.T) {
 	} {
 		s := sampleOf(tc.change)
 		if why := s.sink(0).why().String(); why != tc.why {
-			t.Errorf("%s: %q, want %q", name, why, tc.why)
+			t.Errorf("%s: got %q, want %q", name, why, tc.why)
 		}
 		if verdict := topOf(s).Verdict.String(); verdict != tc.verdict {
 			t.Errorf("%s: the verdict is %q, want %q", name, verdict, tc.verdict)

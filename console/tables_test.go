@@ -97,7 +97,7 @@ func TestTablesRights(t *testing.T) {
 			}
 		}
 		if w := send(t, c, "/"+name, readsRecords, nil, "Sec-Fetch-Site", "same-site"); w.Code != 403 {
-			t.Errorf("%s from another origin: status %d", name, w.Code)
+			t.Errorf("%s from another origin: status %d, want 403", name, w.Code)
 		}
 		if w := send(t, c, "/"+name, readsRecords, obj{}); w.Code != 405 {
 			t.Errorf("POST %s: status %d", name, w.Code)
@@ -144,6 +144,6 @@ func TestTablesOfATargetThatIsAway(t *testing.T) {
 	got := answer[shownTable](t, send(t, consoleOf(t, eng, console.Options{}), "/tables.open?source=web&sink=events", readsRecords, nil), 200)
 	want := "The rows cannot be read: dial tcp 10.0.0.7:5432: connection refused. Waiting rows are safe. Refresh when the target is back, or use the query."
 	if got.Note != want || got.Query == "" || got.Table != "t" {
-		t.Errorf("%+v, want the note %q, the table and a query", got, want)
+		t.Errorf("got %+v, want the note %q, the table and a query", got, want)
 	}
 }

@@ -82,15 +82,15 @@ func TestDiscardOfAFileThatGrows(t *testing.T) {
 	c := consoleOf(t, eng, console.Options{})
 	f := eng.Stats().Sinks[0].Files[0]
 	if f.State != buffer.FileWriting {
-		t.Fatalf("%+v", f)
+		t.Fatalf("got %+v, want f.State == %v", f, buffer.FileWriting)
 	}
 	begun := answer[started](t, send(t, c, "/sink.discard", operator, obj{"source": "web", "sink": "orders", "file": f.ID, "rows": 3}), 200)
 	ingest(t, eng, row)
 	close(proceed)
 	if state, progress := taskOf(t, c, begun.Task); state != "failed" || progress != "the file has 4 rows now; nothing was discarded" {
-		t.Errorf("%s, %s", state, progress)
+		t.Errorf("got %s, %s, want state == \"failed\" and progress == \"the file has 4 rows now; nothing was discarded\"", state, progress)
 	}
 	if n := eng.Stats().Sinks[0].Discarded.Rows; n != 0 {
-		t.Errorf("%d rows were discarded", n)
+		t.Errorf("%d rows were discarded, want 0", n)
 	}
 }

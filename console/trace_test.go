@@ -139,7 +139,7 @@ func TestTraceOfARequest(t *testing.T) {
 	got := words(find(t, c, "web", "order-7").Calls[0].Steps)
 	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. It accepts rows, on the local disk.\nFile @: " + file + ", 1 row.\n" +
 		"Table: Not in the table web.events yet. Next upload in "; !strings.HasPrefix(got, want) {
-		t.Errorf("%s, want\n%s", got, want)
+		t.Errorf("got %s, want\n%s", got, want)
 	}
 	if err := eng.Flush(t.Context(), "web"); err == nil {
 		t.Fatal("imported")
@@ -147,7 +147,7 @@ func TestTraceOfARequest(t *testing.T) {
 	got = words(find(t, c, "web", "order-7").Calls[0].Steps)
 	if want := "Accepted @: 1 row.\nSlice @: " + slice + ", 1 row. In staging.\nFile @: " + file + ", 1 row. Closed at @ because of: requested.\n" +
 		"Table: Not in the table web.events yet. Import fails: "; !strings.HasPrefix(got, want) || !strings.Contains(got, ". Since @, ") || !strings.Contains(got, " 1 row in 1 file waits.") {
-		t.Errorf("%s, want\n%s", got, want)
+		t.Errorf("got %s, want\n%s", got, want)
 	}
 	held.Store(false)
 	if err := eng.Sink("web", "events").Retry(t.Context()); err != nil {
@@ -203,7 +203,7 @@ func TestTraceOfARequestID(t *testing.T) {
 	}
 	for what, text := range map[string]string{"a time to come": requestid.New(time.Now().Add(time.Hour)), "long ago": requestid.New(time.Now().AddDate(-2, 0, 0)), "no id": "order-7"} {
 		if got := find(t, c, "", text).Request; got != nil {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf("%s: got %+v, want nil", what, got)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestTraceOfACallOfTheProgram(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := find(t, c, "", "bad").Calls; len(got) != 1 || !got[0].Quarantined || words(got[0].Steps) != "Accepted @: 0 rows, and 1 record for the quarantine." {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want len(got) == 1 and got[0].Quarantined and words(got[0].Steps) == \"Accepted @: 0 rows, and 1 record for the quarantine.\"", got)
 	}
 	if err := eng.Sink("web", "events").Discard(t.Context(), eng.Sink("web", "events").Slices()[0].FileID); err != nil {
 		t.Fatal(err)
@@ -278,13 +278,13 @@ func TestTraceOfATrace(t *testing.T) {
 		}
 	}
 	if got := find(t, c, "", id); len(got.Calls) != 20 || !got.MoreCalls || !strings.Contains(plain(got.Kept), "the last 256 sampled calls of each sink") {
-		t.Errorf("%d calls, want 20; %s", len(got.Calls), plain(got.Kept))
+		t.Errorf("got %d calls, want 20; %s", len(got.Calls), plain(got.Kept))
 	}
 	if err := eng.Flush(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
 	if got := find(t, c, "", id).Calls; len(got) != 20 || !strings.Contains(words(got[0].Steps), "In the table web.events.") {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want len(got) == 20 and strings.Contains(words(got[0].Steps), \"In the table web.events.\")", got)
 	}
 }
 
@@ -310,14 +310,14 @@ func TestTraceOfAValue(t *testing.T) {
 	}
 	got := find(t, c, "web", "order 7")
 	if len(got.Rows) != 1 || len(got.Calls) != 0 || plain(got.Searched) != "14 rows that wait were searched." {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v, want len(got.Rows) == 1 and len(got.Calls) == 0 and plain(got.Searched) == \"14 rows that wait were searched.\"", got)
 	}
 	r := got.Rows[0]
 	if r.Sink != "web/events" || fmt.Sprint(r.Columns) != "[n note card]" || *r.Cells[0].T != "1" || !r.Cells[1].Cut || !strings.HasPrefix(*r.Cells[1].T, "\"order 7 <img src=x> éé") || *r.Cells[2].T != "***" {
 		t.Errorf("%+v", r)
 	}
 	if w := words(r.Steps); !strings.Contains(w, "In staging.") || !strings.Contains(w, "columns differ") || !strings.HasPrefix(w, "Accepted @: Between this time and @") {
-		t.Errorf("%s", w)
+		t.Errorf("got %s, want strings.Contains(w, \"In staging.\") and strings.Contains(w, \"columns differ\") and strings.HasPrefix(w, \"Accepted @: Between this time and @\")", w)
 	}
 	if got := find(t, c, "", "order"); len(got.Rows) != 2 || *got.Rows[0].Cells[0].T != "2" {
 		t.Errorf("in both places, the newest first: %+v", got.Rows)
@@ -394,7 +394,7 @@ func TestTraceOfTwoFiles(t *testing.T) {
 		}
 		calls := find(t, c, "", "b").Calls
 		if len(calls) != 1 {
-			t.Fatalf("%+v", calls)
+			t.Fatalf("got %+v, want len(calls) == 1", calls)
 		}
 		var names []string
 		for _, s := range calls[0].Steps {
@@ -405,7 +405,7 @@ func TestTraceOfTwoFiles(t *testing.T) {
 			t.Errorf("steps %s, want %s", got, want)
 		}
 		if first, second := strings.Index(w, all[0].ID), strings.Index(w, all[1].ID); first < 0 || second < strings.Index(w, "Either (2") || first > second {
-			t.Errorf("%s", w)
+			t.Errorf("got %s, want first >= 0 and second >= strings.Index(w, \"Either (2\") and first <= %v", w, second)
 		}
 	})
 }

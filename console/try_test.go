@@ -55,7 +55,7 @@ func answer[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T)
 		t.Fatalf("status %d, want %d: %s", w.Code, status, w.Body)
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
-		t.Fatalf("%v: %s", err, w.Body)
+		t.Fatalf("got %v: %s, want no error", err, w.Body)
 	}
 	return v
 }
@@ -130,10 +130,10 @@ func TestPlaygroundRights(t *testing.T) {
 		body := obj{"source": "web", "sink": "events"}
 		status := func(token string, headers ...string) int { return send(t, c, "/x/"+name, token, body, headers...).Code }
 		if s := status(""); s != 401 {
-			t.Errorf("%s without a token: status %d", name, s)
+			t.Errorf("%s without a token: status %d, want 401", name, s)
 		}
 		if s := status(reader); s != 403 {
-			t.Errorf("%s with the right to numbers: status %d", name, s)
+			t.Errorf("%s with the right to numbers: status %d, want 403", name, s)
 		}
 		if s := status(readsRecords); (s == 403) != changes {
 			t.Errorf("%s with the right to records: status %d", name, s)
@@ -143,7 +143,7 @@ func TestPlaygroundRights(t *testing.T) {
 		}
 		for _, foreign := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {
 			if s := status(operator, foreign...); s != 403 {
-				t.Errorf("%s with %v: status %d", name, foreign, s)
+				t.Errorf("%s with %v: status %d, want 403", name, foreign, s)
 			}
 		}
 		if w := ask(t, c, "GET", "/"+name, "Authorization", "Bearer "+operator); w.Code != 405 {
@@ -152,10 +152,10 @@ func TestPlaygroundRights(t *testing.T) {
 	}
 	for _, name := range []string{"try.sinks", "try.open?source=web&sink=events", "try.event?source=web&sink=events&id=x", "try.report?source=web&sink=events"} {
 		if s := send(t, c, "/"+name, reader, nil).Code; s != 403 {
-			t.Errorf("%s with the right to numbers: status %d", name, s)
+			t.Errorf("%s with the right to numbers: status %d, want 403", name, s)
 		}
 		if s := send(t, c, "/"+name, readsRecords, nil, "Sec-Fetch-Site", "cross-site").Code; s != 403 {
-			t.Errorf("%s from another site: status %d", name, s)
+			t.Errorf("%s from another site: status %d, want 403", name, s)
 		}
 	}
 	if w := send(t, c, "/snapshot", reader, nil); strings.Contains(w.Body.String(), "Playground") {
@@ -186,7 +186,7 @@ func TestPlaygroundRowIsThatOfTheTable(t *testing.T) {
 	}
 	row := answer[triedRow](t, send(t, c, "/try.run", readsRecords, obj{"source": "web", "sink": "events", "columns": opened.Columns, "event": event}), 200)
 	if row.Rejected != "" || len(row.Problems) > 0 {
-		t.Fatalf("%+v", row)
+		t.Fatalf("got %+v, want row.Rejected == \"\" and len(row.Problems) <= 0", row)
 	}
 	rec := mapping.JSON([]byte(body))
 	rec.Header = http.Header{"Content-Type": {"application/json"}, "X-Env": {"prod", "two"}}
@@ -251,12 +251,12 @@ func TestPlaygroundErrorsAtTheirPlace(t *testing.T) {
 	} {
 		got := run(event, tc.column)
 		if len(got.Problems) != 1 || len(got.Cells) > 0 {
-			t.Errorf("%s: %+v", tc.name, got)
+			t.Errorf("%s: got %+v, want len(got.Problems) == 1 and len(got.Cells) <= 0", tc.name, got)
 			continue
 		}
 		p := got.Problems[0]
 		if p.Column != tc.want.Column || p.Field != tc.want.Field || p.Text == "" || tc.want.Line > 0 && (p.Line != tc.want.Line || tc.want.Col > 0 && p.Col != tc.want.Col) {
-			t.Errorf("%s: %+v, want %+v", tc.name, p, tc.want)
+			t.Errorf("%s: got %+v, want %+v", tc.name, p, tc.want)
 		}
 	}
 	if got := run(event); len(got.Problems) != 1 || got.Problems[0].Column != -1 {
@@ -283,7 +283,7 @@ func TestPlaygroundErrorsAtTheirPlace(t *testing.T) {
 	} {
 		w := send(t, c, "/try.run", readsRecords, obj{"source": "web", "sink": "events", "columns": []obj{{"type": "body", "name": "b"}}, "event": bad})
 		if got := answer[triedRow](t, w, 422); got.Event != field || got.Error == "" {
-			t.Errorf("%s: %+v", field, got)
+			t.Errorf("%s: got %+v, want got.Event == %v and got.Error != \"\"", field, got, field)
 		}
 	}
 
@@ -383,7 +383,7 @@ func TestPlaygroundTakesRejectedEvents(t *testing.T) {
 		"event": obj{"headers": e.Headers, "body": e.Body, "ip": e.IP, "received": e.Received, "format": e.Format},
 	}), 200)
 	if row.Cells[0].Value != body || row.Cells[1].Value != `{"Host":"example.com","X-Evil":"<script>, two"}` {
-		t.Errorf("%+v", row.Cells)
+		t.Errorf("got %+v, want row.Cells[0].Value == %v and row.Cells[1].Value == `{\"Host\":\"example.com\",\"X-Evil\":\"<script>, two\"}`", row.Cells, body)
 	}
 	if w := send(t, c, "/try.event?source=web&sink=events&id=gone", readsRecords, nil); w.Code != 404 {
 		t.Errorf("an unknown record: status %d: %s", w.Code, w.Body)

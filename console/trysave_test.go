@@ -116,7 +116,7 @@ func TestPlaygroundSaves(t *testing.T) {
 	}
 	got := answer[savedColumns](t, send(t, c, "/try.save", operator, request(1)), 200)
 	if got.State != "done" || got.Version != 2 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v, want got.State == \"done\" and got.Version == 2", got)
 	}
 	_, sink, err := cat.Sink("web", "events")
 	if err != nil || len(sink.Columns) != 3 || string(sink.Columns[1].Default) != "9007199254740993.10" || sink.Columns[2].Template.Content != "local a = 1;\na" {

@@ -64,7 +64,7 @@ func TestPlaygroundShadow(t *testing.T) {
 		t.Errorf("before a shadow: %s", w.Body)
 	}
 	if got := answer[shadowReport](t, send(t, c, "/try.shadow", operator, request), 200); !got.Runs || got.User != "otto" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v, want got.Runs and got.User == \"otto\"", got)
 	}
 	if w := send(t, c, "/try.shadow", operator, request); w.Code != 409 {
 		t.Errorf("a second shadow: status %d: %s", w.Code, w.Body)
@@ -95,7 +95,7 @@ func TestPlaygroundShadow(t *testing.T) {
 	for _, bad := range []obj{{"minutes": 0, "percent": 100}, {"minutes": 1441, "percent": 100}, {"minutes": 1, "percent": 0}, {"minutes": 1, "percent": 101}} {
 		bad["source"], bad["sink"], bad["columns"] = "web", "events", columns
 		if w := send(t, c, "/try.shadow", operator, bad); w.Code != 422 {
-			t.Errorf("%v: status %d", bad, w.Code)
+			t.Errorf("%v: status %d, want 422", bad, w.Code)
 		}
 	}
 	if w := send(t, c, "/try.shadow", operator, obj{"source": "web", "sink": "events", "minutes": 1, "percent": 1, "columns": []obj{{"type": "path", "path": "[", "name": "x"}}}); w.Code != 422 {
@@ -141,7 +141,7 @@ func TestScriptsMakeNoMarkup(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := bad.FindString(string(text)); found != "" {
-			t.Errorf("%s has %s", name, found)
+			t.Errorf("%s has %s, want \"\"", name, found)
 		}
 	}
 }

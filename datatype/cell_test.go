@@ -187,15 +187,15 @@ func TestCells(t *testing.T) {
 		switch {
 		case c.want == "":
 			if !errors.As(err, &fault) || fault.Type != c.typ || !strings.HasPrefix(c.cell, fault.Cell) || len(fault.Cell) > 64 {
-				t.Errorf("%s %q: %s, %v, want a *CellError", c.typ, c.cell, got, err)
+				t.Errorf("%s %q: got %s, %v, want a *CellError", c.typ, c.cell, got, err)
 			}
 		case got != c.want || err != nil:
-			t.Errorf("%s %q: %s, %v, want %s", c.typ, c.cell, got, err, c.want)
+			t.Errorf("%s %q: got %s, %v, want %s", c.typ, c.cell, got, err, c.want)
 		}
 	}
 	_, err := datatype.ParseInt64([]byte(strings.Repeat("x", 1000)))
 	if want := "a cell of type int64 has a text that is not canonical"; err.Error() != want { // nothing of the cell
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("got %v, want %s", err, want)
 	}
 	if fault := err.(*datatype.CellError); fault.Cell != strings.Repeat("x", 64) {
 		t.Errorf("the cell is %q, want its first 64 bytes", fault.Cell)
@@ -229,7 +229,7 @@ func TestCellsAllocateNothing(t *testing.T) {
 				_, _ = datatype.AppendBytes(dst, cell)
 			}
 		}); n != 0 {
-			t.Errorf("%s %q: %v allocations", c.typ, c.cell, n)
+			t.Errorf("%s %q: %v allocations, want 0", c.typ, c.cell, n)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func FuzzCell(tf *testing.F) {
 			got, err := parse(typ, []byte(cell))
 			want, ok := oracle(typ, cell)
 			if ok != (err == nil) || ok && got != want {
-				t.Errorf("%s %q: %s, %v, want %s, %v", typ, cell, got, err, want, ok)
+				t.Errorf("%s %q: got %s, %v, want %s, %v", typ, cell, got, err, want, ok)
 			}
 		}
 	})

@@ -23,11 +23,11 @@ func TestColumnsInJSON(t *testing.T) {
 	} {
 		b, err := json.Marshal(c.column)
 		if err != nil || string(b) != c.json {
-			t.Errorf("%+v: %s, %v, want %s", c.column, b, err, c.json)
+			t.Errorf("got %+v: %s, %v, want %s", c.column, b, err, c.json)
 		}
 		back := datatype.Column{Name: "old", Type: datatype.Date, Required: true}
 		if err := json.Unmarshal(b, &back); err != nil || back != c.column {
-			t.Errorf("%s: %+v, %v, want %+v", b, back, err, c.column)
+			t.Errorf("%s: got %+v, %v, want %+v", b, back, err, c.column)
 		}
 		if got := c.column.String(); got != c.text {
 			t.Errorf("%+v is shown as %s, want %s", c.column, got, c.text)

@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 			got = err.Error()
 		}
 		if got != c.err {
-			t.Errorf("%q: %s, want %s", c.typ, got, c.err)
+			t.Errorf("%q: got %s, want %s", c.typ, got, c.err)
 		}
 	}
 }

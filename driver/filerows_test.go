@@ -46,7 +46,7 @@ func allRows(ctx context.Context, f *driver.File) (got []string, err error) {
 func TestFileRows(t *testing.T) {
 	got, err := allRows(t.Context(), slicesOf("\"a\",\"b\"\n\"c\",\n", "\"d\",\"e\"\n"))
 	if want := []string{"0: a|b", "1: c|", "2: d|e"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v, want %q", got, err, want)
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	cut := slicesOf("\"a\",\"b\"\n", "\"c\",\"d\"\n\"e\",\"f\"\n")
 	cut.Slices[1].Rows = 3
@@ -56,7 +56,7 @@ func TestFileRows(t *testing.T) {
 		"slice s0: row 0: the data ends within the row: these are": slicesOf("\"a\",\"b"),
 	} {
 		if _, err := allRows(t.Context(), f); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }
@@ -280,6 +280,6 @@ func TestFileRowsDoesNotAllocatePerRow(t *testing.T) {
 			t.Fatal(rows.Err())
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a row", n)
+		t.Errorf("%v allocations a row, want 0", n)
 	}
 }

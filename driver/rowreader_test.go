@@ -58,7 +58,7 @@ func TestRowReader(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	if _, err := readRows(iotest.ErrReader(broken)); !errors.Is(err, broken) {
-		t.Errorf("%v, want the error of the reader", err)
+		t.Errorf("got %v, want the error of the reader", err)
 	}
 }
 
@@ -81,6 +81,6 @@ func TestRowReaderDoesNotAllocatePerRow(t *testing.T) {
 			t.Fatal(r.Err())
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a row", n)
+		t.Errorf("%v allocations a row, want 0", n)
 	}
 }

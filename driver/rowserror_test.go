@@ -18,7 +18,7 @@ func TestRowsError(t *testing.T) {
 	}
 	want := `the target refuses at least 1 of the rows: row 3, column "n": 22003: out of range`
 	if e.Error() != want {
-		t.Errorf("%s, want %s", e, want)
+		t.Errorf("got %s, want %s", e, want)
 	}
 	for i := int64(4); e.Add(driver.RowError{Row: i}); i++ {
 	}

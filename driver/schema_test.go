@@ -134,12 +134,12 @@ func TestFit(t *testing.T) {
 		got, err := table.Fit(parseColumns(c.have))
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) || !driver.IsPermanent(err) {
-				t.Errorf("%+v: %v", c, err)
+				t.Errorf("got %+v: %v, want an error and strings.Contains(err.Error(), c.refused) and driver.IsPermanent(err)", c, err)
 			}
 			continue
 		}
 		if err != nil || formatColumns(got) != c.then {
-			t.Errorf("%+v: %s, %v", c, formatColumns(got), err)
+			t.Errorf("got %+v: %s, %v, want no error and formatColumns(got) == %v", c, formatColumns(got), err, c.then)
 		}
 	}
 	table := driver.Table{Columns: parseColumns("b,Id,a"), Extend: true}

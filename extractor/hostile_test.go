@@ -124,7 +124,7 @@ func TestUsersInURLs(t *testing.T) {
 		r := extract(t, newAPI(t, test.answer), config(test.api, `"jobs": [{"endpoint": "`+test.endpoint+`"}]`), nil)
 		checkError(t, r.err, test.err)
 		if shown := r.log + fmt.Sprint(r.err); strings.Contains(shown, "pw99") || strings.Contains(shown, "joe") {
-			t.Errorf("%s: %s", name, shown)
+			t.Errorf("%s: got %s, want !strings.Contains(shown, \"pw99\") and !strings.Contains(shown, \"joe\")", name, shown)
 		}
 	}
 }

@@ -162,7 +162,7 @@ func TestMoreRecordsThanAreRemembered(t *testing.T) {
 	checkError(t, first.err, "")
 	checkLog(t, first.log, "more records lie within lookback than are remembered")
 	if n := len(first.state.Cursors["u"].Seen); n != 100_000 {
-		t.Errorf("%d records are remembered", n)
+		t.Errorf("%d records are remembered, want 100_000", n)
 	}
 	a.answers = append(a.answers, a.answers[0])
 	second := extract(t, a, cfg, func(s *extractor.State, _ *extractor.Options) { *s = first.state })

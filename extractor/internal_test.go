@@ -81,7 +81,7 @@ func TestConcurrentRequestsShareALogin(t *testing.T) {
 			}
 			wg.Wait()
 			if logins.Load() != round+1 {
-				t.Fatalf("%d logins in %d rounds", logins.Load(), round+1)
+				t.Fatalf("%d logins in %d rounds, want %v", logins.Load(), round+1, round+1)
 			}
 			time.Sleep(11 * time.Second)
 		}
@@ -108,7 +108,7 @@ func TestConcurrentRequestsShareAFailure(t *testing.T) {
 		}
 		wg.Wait()
 		if logins.Load() != 1 {
-			t.Errorf("%d logins", logins.Load())
+			t.Errorf("%d logins, want 1", logins.Load())
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestPublicAddress(t *testing.T) {
 		"::7f00:1": false, "fec0::1": false, "100::1": false, "2001:0:1::1": false, "3fff::1": false, "192.88.99.1": false, "2001:4860:4860::8888": true,
 	} {
 		if got := publicAddress(netip.MustParseAddr(addr)); got != want {
-			t.Errorf("%s counts as public: %v", addr, got)
+			t.Errorf("%s counts as public: %v, want %v", addr, got, want)
 		}
 	}
 }

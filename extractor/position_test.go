@@ -311,7 +311,7 @@ func TestParallelChildren(t *testing.T) {
 		slices.Sort(api.asked) // several are sent at once
 		same(t, "requests", api.asked, []string{"0 /a", "0 /c/3", "0 /c/4", "0 /c/5", "14 /c/6", "14 /c/7", "7 /c/3?p=2"})
 		if api.most != 3 {
-			t.Errorf("%d requests at the same time, want 3", api.most)
+			t.Errorf("got %d requests at the same time, want 3", api.most)
 		}
 	})
 }

@@ -213,7 +213,7 @@ func TestCheckpointOutlivesSettings(t *testing.T) {
 		r := extract(t, a, test.config, func(s *extractor.State, _ *extractor.Options) { *s = first.state })
 		checkError(t, r.err, "")
 		if goesOn := strings.Contains(a.asked()[0], "page=2"); goesOn != test.goesOn {
-			t.Errorf("%s: the run goes on: %v, requests %s", name, goesOn, a.asked())
+			t.Errorf("%s: the run goes on: %v, requests %s, want %v", name, goesOn, a.asked(), test.goesOn)
 		}
 	}
 }

@@ -337,7 +337,7 @@ func TestTablesKeepTypes(t *testing.T) {
 	files, _, err := saveTables(t, newAPI(t, `[{"f": 5.0, "l": [1]}]`), config("", `"jobs": [{"endpoint": "t"}]`), extractor.State{})
 	checkError(t, err, "")
 	if want := link("t", `O:8:"stdClass":2:{s:1:"f";d:5;s:1:"l";a:1:{i:0;i:1;}}`); !strings.Contains(files["t"], want) {
-		t.Errorf("%s\nwant %s", files["t"], want)
+		t.Errorf("got %s\nwant %s", files["t"], want)
 	}
 }
 

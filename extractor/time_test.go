@@ -125,7 +125,7 @@ func TestForceStopTime(t *testing.T) {
 			}
 			asked, err := clocked(t, config(`"pagination": {"method": "pagenum", "forceStop": {"time": `+limit+`}}`, `"jobs": [{"endpoint": "u"}]`), 4*time.Second, append(answers, `[]`)...)
 			if err != nil || len(asked) != pages {
-				t.Errorf("%d pages, error %v, want %d: %s", len(asked), err, pages, asked)
+				t.Errorf("got %d pages, error %v, want %d: %s", len(asked), err, pages, asked)
 			}
 		})
 	}

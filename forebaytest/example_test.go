@@ -76,7 +76,7 @@ func TestOrdersSurviveEverything(t *testing.T) {
 
 		report, err := kit.Engine().Verify(t.Context())
 		if err != nil || !report.OK() {
-			t.Fatalf("%+v, %v", report, err)
+			t.Fatalf("got %+v, %v, want no error and report.OK()", report, err)
 		}
 	})
 }

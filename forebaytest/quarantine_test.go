@@ -89,7 +89,7 @@ func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
 			}
 			for name := range known {
 				if rows[name] != 1 {
-					t.Errorf("%s was answered and has %d rows", name, rows[name])
+					t.Errorf("%s was answered and has %d rows, want 1", name, rows[name])
 				}
 			}
 			for _, sink := range []string{"strict", "late"} {
@@ -107,7 +107,7 @@ func TestAnsweredRecordIsInEverySinkAfterAPowerCut(t *testing.T) {
 				}
 				for name := range known {
 					if held[name] != 1 {
-						t.Errorf("%s was answered and is %d times in the quarantine of %s", name, held[name], sink)
+						t.Errorf("%s was answered and is %d times in the quarantine of %s, want 1", name, held[name], sink)
 					}
 				}
 				for name, n := range held {

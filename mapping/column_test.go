@@ -40,7 +40,7 @@ func TestColumnJSON(t *testing.T) {
 		`{"typ":"uuid"}`: `mapping: a column: json: unknown field "typ"`,
 	} {
 		if err := json.Unmarshal([]byte(s), new(Column)); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", s, err, want)
+			t.Errorf("%s: got %v, want %s", s, err, want)
 		}
 	}
 	for s, want := range map[string]string{
@@ -51,10 +51,10 @@ func TestColumnJSON(t *testing.T) {
 	} {
 		var c Column
 		if err := json.Unmarshal([]byte(s), &c); err != nil {
-			t.Errorf("%s: %v", s, err)
+			t.Errorf("%s: got %v, want no error", s, err)
 		}
 		if _, err := Compile(Columns{c}, Options{}); err == nil || err.Error() != `mapping: column 1 ("c"): `+want {
-			t.Errorf("%s: %v, want %s", s, err, want)
+			t.Errorf("%s: got %v, want %s", s, err, want)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestColumnJSONHasEveryField(t *testing.T) {
 			err = json.Unmarshal(text, &back)
 		}
 		if err != nil {
-			t.Fatalf("%s: %v", typ, err)
+			t.Fatalf("%s: got %v, want no error", typ, err)
 		}
 		given, read := reflect.ValueOf(full), reflect.ValueOf(back)
 		for i := range fields.NumField() {

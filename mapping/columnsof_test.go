@@ -105,7 +105,7 @@ func TestColumnsOf(t *testing.T) {
 	}
 	for i, w := range want {
 		if got[i] != w.column {
-			t.Errorf("%v, want %v", got[i], w.column)
+			t.Errorf("got %v, want %v", got[i], w.column)
 		}
 	}
 	for k, v := range []any{full, &null} {
@@ -115,7 +115,7 @@ func TestColumnsOf(t *testing.T) {
 				value = "NULL"
 			}
 			if expected := []string{want[i].full, want[i].null}[k]; cell.Err != nil || value != expected {
-				t.Errorf("%s: %q %v, want %q", cell.Column, value, cell.Err, expected)
+				t.Errorf("%s: got %q %v, want %q", cell.Column, value, cell.Err, expected)
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func TestColumnsOfFaults(t *testing.T) {
 		return func(want string) {
 			t.Helper()
 			if err == nil || err.Error() != want {
-				t.Errorf("%v, want %s", err, want)
+				t.Errorf("got %v, want %s", err, want)
 			}
 		}
 	}
@@ -244,10 +244,10 @@ func TestColumnsOfPointerReceivers(t *testing.T) {
 	}
 	m := mustCompile(t, columns...)
 	if c := m.Cells(From(&row{P: byPointer{3}}))[1]; c.Value != "xxx" || c.Type != datatype.String {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want c.Value == \"xxx\" and c.Type == %v", c, datatype.String)
 	}
 	if c := m.Cells(From(row{P: byPointer{3}}))[1]; reasonOf(c.Err) != WrongKind {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want reasonOf(c.Err) == %v", c, WrongKind)
 	}
 }
 
@@ -273,11 +273,11 @@ func TestColumnsOfNaN(t *testing.T) {
 		}
 		m := mustCompile(t, append(columns, UUID("id"))...)
 		if c := m.Cells(From(of.nan))[0]; reasonOf(c.Err) != InvalidBody || c.Null {
-			t.Errorf("%T: %+v", of.nan, c)
+			t.Errorf("got %T: %+v, want reasonOf(c.Err) == %v and !c.Null", of.nan, c, InvalidBody)
 		}
 		for _, v := range []any{of.nil, nil} {
 			if c := m.Cells(From(v))[0]; !c.Null || c.Err != nil {
-				t.Errorf("%T: %+v", v, c)
+				t.Errorf("got %T: %+v, want c.Null and c.Err == nil", v, c)
 			}
 		}
 	}

@@ -225,7 +225,7 @@ func TestCompat(t *testing.T) {
 		// The same record goes through both. What one has cached must not show in the other.
 		for range 2 {
 			if got := cell(tc.col, tc.record, false); got != tc.ours {
-				t.Errorf("%s: %s, want %s", tc.id, got, tc.ours)
+				t.Errorf("%s: got %s, want %s", tc.id, got, tc.ours)
 			}
 			if got := cell(tc.col, tc.record, true); got != tc.compat {
 				t.Errorf("%s with Compat: %s, want %s", tc.id, got, tc.compat)

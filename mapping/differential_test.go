@@ -50,7 +50,7 @@ func (p *pair) sameOrFail(t *testing.T, r *Record) {
 		var fail *Error
 		if errors.As(gotErr, &fail) && (fail.Reason == BudgetExceeded || strings.Contains(fail.Error(), "internal error")) {
 			if fail.Reason != BudgetExceeded {
-				t.Fatalf("%s\n%v", content, gotErr)
+				t.Fatalf("got %s\n%v\nwant fail.Reason == %v", content, gotErr, BudgetExceeded)
 			}
 			return
 		}
@@ -173,7 +173,7 @@ func TestDefaultModeGivesTheSameValues(t *testing.T) {
 		}
 		var v any
 		if err := json.Unmarshal(out, &v); err != nil {
-			t.Errorf("%s: %s: %v", content, out, err)
+			t.Errorf("%s: got %s: %v, want no error", content, out, err)
 		}
 		norm, err := json.Marshal(v)
 		// An object that is passed on has all its members, and encoding/json takes the last of the same name.

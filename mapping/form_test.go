@@ -40,7 +40,7 @@ func TestForm(t *testing.T) {
 	} {
 		got, err := appendForm(nil, []byte(tc.body), false)
 		if err != nil || string(got) != tc.want {
-			t.Errorf("%s: %s %v, want %s", tc.body, got, err, tc.want)
+			t.Errorf("%s: got %s %v, want %s", tc.body, got, err, tc.want)
 		}
 	}
 	for body, want := range map[string]string{
@@ -53,12 +53,12 @@ func TestForm(t *testing.T) {
 		got, err := appendForm(nil, []byte(body), false)
 		if want == "" {
 			if err != nil {
-				t.Errorf("%s: %v", body, err)
+				t.Errorf("%s: got %v, want no error", body, err)
 			}
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40s: %s %v, want %s", body, got, err, want)
+			t.Errorf("got %.40s: %s %v, want %s", body, got, err, want)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestFormThatIsNotUTF8(t *testing.T) {
 	want := []string{"\"é\ufffd\ufffd\"", "é\ufffd\ufffd", "{\"a\ufffd\":\"é\ufffd\ufffd\",\"h\":\"\u2028\"}", "\"é\ufffd\ufffd\"", "\"\u2028\""}
 	for i, cell := range m.Cells(&Record{Body: []byte("a%ff=%C3%A9%E2%80&h=%E2%80%A8"), Format: FormatForm}) {
 		if cell.Err != nil || cell.Value != want[i] {
-			t.Errorf("%s: %q, %v, want %q", cell.Column, cell.Value, cell.Err, want[i])
+			t.Errorf("%s: got %q, %v, want %q", cell.Column, cell.Value, cell.Err, want[i])
 		}
 	}
 }

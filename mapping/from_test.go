@@ -43,6 +43,6 @@ func TestFromOfWhatIsNoJSON(t *testing.T) {
 		t.Error(err)
 	}
 	if row, err := mustCompile(t, Path("c", "n", Default("d")), UUID("u")).AppendRow(nil, r); err != nil {
-		t.Errorf("%s %v", row, err)
+		t.Errorf("got %s %v, want no error", row, err)
 	}
 }

@@ -27,7 +27,7 @@ func TestAppendRowIsCSV(t *testing.T) {
 	}
 	rest, ok := strings.CutPrefix(string(row), "before,")
 	if !ok || !strings.HasSuffix(rest, "\"\n") {
-		t.Fatalf("%q", row)
+		t.Fatalf("got %q, want ok and strings.HasSuffix(rest, \"\\\"\\n\")", row)
 	}
 	cells, err := csv.NewReader(strings.NewReader(rest)).Read()
 	if err != nil {
@@ -145,7 +145,7 @@ func TestDefaults(t *testing.T) {
 		m := mustCompile(t, Path("p", "missing", append(tc.opts, Default(tc.def))...))
 		for _, r := range []*Record{JSON([]byte(`{}`)), JSON([]byte(`{`)), {Body: []byte("text")}, {}} {
 			if c := m.Cells(r)[0]; c.Value != tc.want || c.Err != nil {
-				t.Errorf("%v %d options: %s %v, want %s", tc.def, len(tc.opts), c.Value, c.Err, tc.want)
+				t.Errorf("got %v %d options: %s %v, want %s", tc.def, len(tc.opts), c.Value, c.Err, tc.want)
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func TestTemplateErrorPlace(t *testing.T) {
 		_, err := Compile(Columns{Template("t", content)}, Options{})
 		var fault *DefinitionError
 		if !errors.As(err, &fault) || fmt.Sprintf("%d:%d", fault.Line, fault.Col) != want {
-			t.Errorf("%q: %v, want it at %s", content, err, want)
+			t.Errorf("%q: got %v, want it at %s", content, err, want)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func TestDatetime(t *testing.T) {
 		{}: "",
 	} {
 		if got := string(appendDatetime(nil, in)); got != want {
-			t.Errorf("%v: %s, want %s", in, got, want)
+			t.Errorf("got %v: %s, want %s", in, got, want)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func TestIP(t *testing.T) {
 		m := mustCompile(t, IP("ip"), Template("t", "Ip()", RawString()))
 		cells := m.Cells(&Record{ClientIP: netip.MustParseAddr(in)})
 		if cells[0].Value != want || cells[1].Value != want {
-			t.Errorf("%s: %+v", in, cells)
+			t.Errorf("%s: got %+v, want cells[0].Value == %v and cells[1].Value == %v", in, cells, want, want)
 		}
 	}
 }
@@ -310,7 +310,7 @@ func TestHexText(t *testing.T) {
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], hexText(x))
 		if want := fmt.Sprintf("%08x", x); string(b[:]) != want {
-			t.Errorf("%s, want %s", b, want)
+			t.Errorf("got %s, want %s", b, want)
 		}
 	}
 }
@@ -347,11 +347,11 @@ func TestEventFunctions(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", content, err)
+			t.Errorf("%s: got %v, want no error", content, err)
 			continue
 		}
 		if got, err := p.AppendCell(nil, 0, r); string(got) != want || err != nil {
-			t.Errorf("%s: %q %v, want %q", content, got, err, want)
+			t.Errorf("%s: got %q %v, want %q", content, got, err, want)
 		}
 	}
 }
@@ -378,7 +378,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		}
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations per row", name, n)
+			t.Errorf("%s: %v allocations per row, want 0", name, n)
 		}
 	}
 }

@@ -50,14 +50,14 @@ func TestErrorsOfTemplatesHaveAPlace(t *testing.T) {
 	} {
 		p, err := compileTemplate(tc.content, Options{})
 		if err != nil {
-			t.Errorf("%s: %v", tc.content, err)
+			t.Errorf("%s: got %v, want no error", tc.content, err)
 			continue
 		}
 		_, err = p.AppendCell(nil, 0, JSON([]byte(`{"a":"text","o":{},"list":[1,2]}`)))
 		if tc.want == "" {
 			var e *Error
 			if !errors.As(err, &e) || e.At.Line != 1 {
-				t.Errorf("%s: %v", tc.content, err)
+				t.Errorf("%s: got %v, want errors.As(err, &e) and e.At.Line == 1", tc.content, err)
 			}
 			continue
 		}
@@ -134,6 +134,6 @@ func TestFaultsOfTemplates(t *testing.T) {
 func TestZeroMapperIsRefused(t *testing.T) {
 	var m Mapper
 	if out, err := m.AppendRow([]byte("x"), &Record{}); fmt.Sprint(err) != "mapping: a zero Mapper has no columns; Compile makes one" || string(out) != "x" {
-		t.Errorf("%q %v", out, err)
+		t.Errorf("got %q %v, want fmt.Sprint(err) == \"mapping: a zero Mapper has no columns; Compile makes one\" and string(out) == \"x\"", out, err)
 	}
 }

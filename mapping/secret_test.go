@@ -40,7 +40,7 @@ func TestSecretColumn(t *testing.T) {
 				t.Errorf("%s, secret %t: %s", tc.name, secret, shown)
 			}
 			if secret && !strings.HasPrefix(err.Error(), tc.hidden) {
-				t.Errorf("%s: %v, want %s", tc.name, err, tc.hidden)
+				t.Errorf("%s: got %v, want %s", tc.name, err, tc.hidden)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func TestTypedDefault(t *testing.T) {
 		cells := m.Cells(JSON([]byte(body)))
 		for i, want := range []string{"100.00", `"Ig=="`, "2025-12-31T23:00:00.000000Z", ""} {
 			if c := cells[i+1]; c.Value != want || c.Err != nil || c.Null != (i == 3) {
-				t.Errorf("%s: %+v, want %q", body, c, want)
+				t.Errorf("%s: got %+v, want %q", body, c, want)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func conversions(t *testing.T) (list []conversion) {
 		}
 		fields := strings.Split(strings.Trim(line, "|"), "|")
 		if len(fields) != 4 {
-			t.Fatalf("%s has %d columns", line, len(fields))
+			t.Fatalf("%s has %d columns, want 4", line, len(fields))
 		}
 		for i, f := range fields {
 			fields[i] = strings.TrimSpace(f)
@@ -87,10 +87,10 @@ func conversions(t *testing.T) (list []conversion) {
 		if strings.Contains(table, "options") {
 			column += options(t, fields[1])
 		} else if err := json.Unmarshal([]byte("{"+strings.TrimPrefix(options(t, fields[1]), ",")+"}"), &c.limits); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("%s: got %v, want no error", line, err)
 		}
 		if err := json.Unmarshal([]byte(column+"}"), &c.column); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("%s: got %v, want no error", line, err)
 		}
 		if fields[2] == "*missing*" {
 			c.value = ""
@@ -116,13 +116,13 @@ func (c conversion) check(t *testing.T, how string, col Column, r *Record) {
 	t.Helper()
 	m, err := Compile(Columns{UUID("id"), col}, Options{Limits: c.limits})
 	if err != nil {
-		t.Errorf("%s: %v", how, err)
+		t.Errorf("%s: got %v, want no error", how, err)
 		return
 	}
 	got := m.Cells(r)[1]
 	switch fail, _ := got.Err.(*Error); {
 	case got.Err != nil && (c.reason == "" || fail.Reason.String() != c.reason):
-		t.Errorf("%s: %v, want %q null=%v %s", how, got.Err, c.cell, c.null, c.reason)
+		t.Errorf("%s: got %v, want %q null=%v %s", how, got.Err, c.cell, c.null, c.reason)
 	case got.Err == nil && c.reason != "":
 		t.Errorf("%s: %q null=%v, want %s", how, got.Value, got.Null, c.reason)
 	case got.Err == nil && (got.Value != c.cell || got.Null != c.null):
@@ -258,7 +258,7 @@ func TestTypedKinds(t *testing.T) {
 	} {
 		m, err := Compile(Columns{UUID("id"), tc.col}, Options{})
 		if err != nil {
-			t.Errorf("%+v: %v", tc.col, err)
+			t.Errorf("got %+v: %v, want no error", tc.col, err)
 			continue
 		}
 		cell := m.Cells(tc.r)[1]
@@ -286,11 +286,11 @@ func TestMisfit(t *testing.T) {
 	cells := m.Cells(JSON([]byte(`{"n":1.25,"s":"` + strings.Repeat("x", maxQuoted-1) + `é"}`)))
 	want := `column "n": decimal(4,1): tooPrecise: "1.25" has more digits after the point than the type holds`
 	if got := cells[1].Err.Error(); got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 	var fail *Error
 	if !errors.As(cells[2].Err, &fail) || fail.Value != strings.Repeat("x", maxQuoted-1) || fail.Reason != Malformed {
-		t.Errorf("%+v", cells[2].Err)
+		t.Errorf("got %+v, want errors.As(cells[2].Err, &fail) and fail.Value == strings.Repeat(\"x\", maxQuoted-1) and fail.Reason == %v", cells[2].Err, Malformed)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestColumnsOfAMapper(t *testing.T) {
 		{Name: "n", Type: datatype.Int64, Required: true},
 	}
 	if got := mustCompile(t, cols.Typed()...).Columns(); !slices.Equal(got, want) {
-		t.Errorf("%v\nwant %v", got, want)
+		t.Errorf("got %v\nwant %v", got, want)
 	}
 	if got := mustCompile(t, cols[:8]...).Columns(); !slices.Equal(got, datatype.UntypedColumns("id", "at", "ip", "h", "b", "raw", "p", "t")) {
 		t.Errorf("%v", got)
@@ -357,7 +357,7 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 		}
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%v allocations per row", n)
+			t.Errorf("%v allocations per row, want 0", n)
 		}
 	}
 }

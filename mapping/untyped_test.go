@@ -81,6 +81,6 @@ func TestUntypedBytes(t *testing.T) {
 		}
 	}
 	if len(gotLines) != len(wantLines) {
-		t.Errorf("%d lines, want %d", len(gotLines), len(wantLines))
+		t.Errorf("got %d lines, want %d", len(gotLines), len(wantLines))
 	}
 }

@@ -31,7 +31,7 @@ func TestUntypedTextIsUTF8(t *testing.T) {
 			_, err = strict.AppendRow(nil, rec)
 			var cause *Error
 			if rejected := errors.As(err, &cause) && cause.Reason == NotUTF8 && cause.Column == "c"; rejected != want {
-				t.Errorf("%s, format %v: %v, rejected %v, want %v", name, format, err, rejected, want)
+				t.Errorf("got %s, format %v: %v, rejected %v, want %v", name, format, err, rejected, want)
 			}
 			if cell := strict.Cell(1, rec); want && !errors.As(cell.Err, &cause) {
 				t.Errorf("%s: the cell is %+v", name, cell)

@@ -65,7 +65,7 @@ func TestUUIDFollowsTheWallClock(t *testing.T) {
 		}
 		s.checked.Store(int64(time.Since(s.start) - 2*wallCheck))
 		if second := string(s.appendText(nil)); second <= first {
-			t.Errorf("%s after %s", second, first)
+			t.Errorf("%s after %s, want more than %v", second, first, first)
 		}
 		if ahead := time.Until(time.Unix(0, int64(s.now()))); ahead.Abs() > time.Minute {
 			t.Errorf("%v after the check", ahead)

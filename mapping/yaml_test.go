@@ -12,7 +12,7 @@ func TestParseYAMLOfNothing(t *testing.T) {
 		m := mustCompile(t, Template("c", content, RawString()))
 		got := m.Cells(&Record{})[0]
 		if got.Err != nil || got.Value != want {
-			t.Errorf("%s: %s, %v, want %s", content, got.Value, got.Err, want)
+			t.Errorf("%s: got %s, %v, want %s", content, got.Value, got.Err, want)
 		}
 	}
 }

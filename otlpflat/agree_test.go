@@ -44,7 +44,7 @@ func checkAgreement(t *testing.T, doc mapping.FieldDocument) {
 	}
 	var value any
 	if err := json.Unmarshal(text, &value); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("got %v: %s, want no error", err, text)
 	}
 	for all := paths(nil, "", value); len(all) > 0; {
 		n := min(len(all), mapping.MaxColumns/2)

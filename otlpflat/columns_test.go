@@ -126,6 +126,6 @@ func TestTypedColumnsOfChosenRecords(t *testing.T) {
 		}
 	}
 	if c := otlpflat.PointColumns()[0]; c.DataType != datatype.UUID {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want c.DataType == %v", c, datatype.UUID)
 	}
 }

@@ -288,7 +288,7 @@ func TestTimes(t *testing.T) {
 		got, _ := doc.AppendField(nil, path)
 		want := time.Unix(int64(nanos[i]/1e9), int64(nanos[i]%1e9)).UTC().Format(time.RFC3339Nano)
 		if string(got) != want {
-			t.Errorf("%d: %s, want %s", nanos[i], got, want)
+			t.Errorf("got %d: %s, want %s", nanos[i], got, want)
 		}
 		i++
 	}

@@ -31,7 +31,7 @@ func TestNULOfTelemetryIsMended(t *testing.T) {
 		for doc := range otlpflat.Logs(batch) {
 			row, err := mapper.AppendRow(nil, &mapping.Record{Document: doc})
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("%s: got %v, want no error", name, err)
 			}
 			nul, escaped := "\x00", `\u0000`
 			if limits.NoNUL {

@@ -62,7 +62,7 @@ func textsOf(t *testing.T, docs iter.Seq[mapping.FieldDocument], n int) []string
 	t.Helper()
 	all := texts(t, docs)
 	if len(all) != n {
-		t.Fatalf("%d records, want %d", len(all), n)
+		t.Fatalf("got %d records, want %d", len(all), n)
 	}
 	return all
 }

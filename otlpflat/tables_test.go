@@ -294,7 +294,7 @@ func normal(t *testing.T, text []byte) (v any) {
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.UseNumber()
 	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("got %v: %s, want no error", err, text)
 	}
 	return v
 }
@@ -396,7 +396,7 @@ func TestTables(t *testing.T) {
 				}
 			}
 			if i != len(wants) {
-				t.Fatalf("%s: %d records, want %d", name, i, len(wants))
+				t.Fatalf("%s: got %d records, want %d", name, i, len(wants))
 			}
 			if t.Failed() {
 				return
@@ -411,7 +411,7 @@ func TestTables(t *testing.T) {
 				"MetricType", "Timestamp", "TimeUnix", "TimeUnixNano",
 			}
 			if null[c.Name] == slices.Contains(never, c.Name) {
-				t.Errorf("%s: the column %s is NULL somewhere: %v", name, c.Name, null[c.Name])
+				t.Errorf("%s: the column %s is NULL somewhere: %v, want not slices.Contains(never, c.Name)", name, c.Name, null[c.Name])
 			}
 		}
 	}

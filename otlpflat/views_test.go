@@ -29,7 +29,7 @@ func TestViewsOfOptions(t *testing.T) {
 	}
 	for _, s := range all {
 		if !strings.HasPrefix(s, `CREATE OR REPLACE VIEW "obs"."otel_`) || strings.Contains(s, ";") {
-			t.Errorf("%s", s)
+			t.Errorf("got %s, want strings.HasPrefix(s, `CREATE OR REPLACE VIEW \"obs\".\"otel_`) and !strings.Contains(s, \";\")", s)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestEncoded(t *testing.T) {
 			}
 		}
 		if records < 100 {
-			t.Errorf("%s: only %d records were compared", k.name, records)
+			t.Errorf("%s: only %d records were compared, want at least 100", k.name, records)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func TestEncodedDamaged(t *testing.T) {
 			}
 		}
 		if read < 300 {
-			t.Errorf("%s: only %d requests were read", k.name, read)
+			t.Errorf("%s: only %d requests were read, want at least 300", k.name, read)
 		}
 	}
 }

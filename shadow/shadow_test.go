@@ -82,7 +82,7 @@ func TestShadowThatPanics(t *testing.T) {
 	slot.Offer(mapping.JSON([]byte("1")))
 	<-s.Done()
 	if r := s.Report(); r.End != Failed || r.Failure == "" || r.Dropped != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.End == %v and r.Failure != \"\" and r.Dropped == 1", r, Failed)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestShadowCells(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	if x := r.Columns[1].Examples[0]; x.Current != (Cell{}) || x.Changed != (Cell{Null: true}) {
-		t.Errorf("%+v", x)
+		t.Errorf("got %+v, want x.Current == (Cell{}) and x.Changed == (Cell{Null: true})", x)
 	}
 }
 
@@ -138,6 +138,6 @@ func TestShadowSample(t *testing.T) {
 	r := compare(t, users(), users(), Options{Sample: 0.5}, bodies...)
 	// Both are 500 on average, and further away than this once in 10^20 runs.
 	if r.Seen != 1000 || r.Unsampled < 350 || r.Unsampled > 650 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Seen == 1000 and r.Unsampled >= 350 and r.Unsampled <= 650", r)
 	}
 }

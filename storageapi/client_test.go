@@ -113,7 +113,7 @@ func TestRetries(t *testing.T) {
 				f := &fakeTransport{answers: c.answers}
 				err := c.call(t.Context(), fakeClient(t, f))
 				if (err == nil) != c.ok || f.calls.Load() != c.calls {
-					t.Errorf("%d calls, error %v; want %d calls, success %v", f.calls.Load(), err, c.calls, c.ok)
+					t.Errorf("got %d calls, error %v; want %d calls, success %v", f.calls.Load(), err, c.calls, c.ok)
 				}
 				if err != nil && strings.Contains(err.Error(), "verysecret") {
 					t.Errorf("the error shows the token: %v", err)
@@ -259,7 +259,7 @@ func TestIndexGetsNoToken(t *testing.T) {
 	}}}
 	c := fakeClient(t, f)
 	if index, err := c.Index(t.Context()); err != nil || index.Service("queue") != "https://queue.example.com" || index.Service("none") != "" {
-		t.Errorf("%+v, %v", index, err)
+		t.Errorf("got %+v, %v, want no error and index.Service(\"queue\") == \"https://queue.example.com\" and index.Service(\"none\") == \"\"", index, err)
 	}
 	if _, err := c.Portal(t.Context(), "https://portal.example.com"); err != nil {
 		t.Error(err)

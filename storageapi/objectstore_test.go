@@ -40,7 +40,7 @@ func TestS3Signature(t *testing.T) {
 		}
 		s.sign(req, c.payload)
 		if got := req.Header.Get("Authorization"); !strings.HasSuffix(got, "Signature="+c.signature) {
-			t.Errorf("%s: %s, want signature %s", c.method, got, c.signature)
+			t.Errorf("%s: got %s, want signature %s", c.method, got, c.signature)
 		}
 	}
 }

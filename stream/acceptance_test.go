@@ -136,7 +136,7 @@ func TestUnparsableBodiesAreStoredUnaltered(t *testing.T) {
 	}
 	rows := s.rows("web")
 	if len(rows) != 2*len(bodies) {
-		t.Fatalf("%d rows, want %d", len(rows), 2*len(bodies))
+		t.Fatalf("got %d rows, want %d", len(rows), 2*len(bodies))
 	}
 	for i, row := range rows {
 		if row[0] != bodies[i/2] || row[1] != "127.0.0.1" || !json.Valid([]byte(row[2])) {
@@ -178,7 +178,7 @@ func TestRejections(t *testing.T) {
 			}
 		}
 		if err := json.Unmarshal([]byte(answer), &body); err != nil {
-			t.Fatalf("%s: %v", answer, err)
+			t.Fatalf("%s: got %v, want no error", answer, err)
 		}
 		sinks := body.Sources[0].Sinks
 		if status != tt.status || header.Get("Content-Type") != "application/json" || body.Error != "stream.in.writeFailed" ||
@@ -332,7 +332,7 @@ func TestOverload(t *testing.T) {
 		}
 	}
 	if len(rows) != len(want) {
-		t.Errorf("%d rows, want %d", len(rows), len(want))
+		t.Errorf("got %d rows, want %d", len(rows), len(want))
 	}
 	// Room comes back when the imported slices are removed, soon after their rows are in the table.
 	for b := body(); ; {
@@ -435,7 +435,7 @@ func TestConcurrentRequestsDoNotMix(t *testing.T) {
 		seen[row[0]] = true
 	}
 	if len(seen) != clients*each {
-		t.Errorf("%d rows, want %d", len(seen), clients*each)
+		t.Errorf("got %d rows, want %d", len(seen), clients*each)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestContentEncoding(t *testing.T) {
 				t.Errorf("status %d, stored %.40q", w.Code, got)
 			}
 			if n := h.bodies.Taken(); n != 0 {
-				t.Errorf("%d bytes are still reserved", n)
+				t.Errorf("%d bytes are still reserved, want 0", n)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func FuzzContentEncoding(tf *testing.F) {
 			t.Errorf("status %d", w.Code)
 		}
 		if n := h.bodies.Taken(); n != 0 {
-			t.Errorf("%d bytes are still reserved", n)
+			t.Errorf("%d bytes are still reserved, want 0", n)
 		}
 	})
 }
@@ -210,7 +210,7 @@ func TestBufferedBytesBound(t *testing.T) {
 		checkError(t, <-s.done, 499, "stream.in.eof")
 	}
 	if n := h.bodies.Taken(); n != 0 {
-		t.Errorf("%d bytes are still reserved", n)
+		t.Errorf("%d bytes are still reserved, want 0", n)
 	}
 	if w := serve(h, post(path, strings.Repeat("x", 2000))); w.Code != 200 {
 		t.Errorf("after the slow requests: %d %s", w.Code, w.Body)

@@ -229,7 +229,7 @@ func TestChecksHaveAReserve(t *testing.T) {
 			c := dialTo(t, address)
 			c.say(request)
 			if s := c.status(); s != want {
-				t.Fatalf("%.30q: status %d, want %d", request, s, want)
+				t.Fatalf("got %.30q: status %d, want %d", request, s, want)
 			}
 			c.Close()
 		}

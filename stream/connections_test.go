@@ -64,7 +64,7 @@ func TestLimitConnections(t *testing.T) {
 	}
 	// A connection is counted as closed after it has given its slot back, so one more may be seen for a moment.
 	if most.Load() > 2*bound {
-		t.Errorf("%d connections were open at once, the bound is %d", most.Load(), bound)
+		t.Errorf("%d connections were open at once, the bound is %d, want at most %v", most.Load(), bound, 2*bound)
 	}
 }
 

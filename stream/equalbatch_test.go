@@ -59,7 +59,7 @@ func TestEqualBatchesAreStoredEach(t *testing.T) {
 	}
 	all.Wait()
 	if n := s.tables()["logs"]; n != loop+hosts {
-		t.Errorf("%d rows, want %d", n, loop+hosts)
+		t.Errorf("got %d rows, want %d", n, loop+hosts)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestBatchWhoseAnswerFailed(t *testing.T) {
 		}
 	}
 	if n := s.tables()["logs"]; n != 2 {
-		t.Errorf("%d rows, want 2: one of the batch and its repetition, one of the next", n)
+		t.Errorf("got %d rows, want 2: one of the batch and its repetition, one of the next", n)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestBatchWhoseSenderHasGone(t *testing.T) {
 		t.Errorf("the next equal batch: status %d, replayed %q, want 200 and none", status, again)
 	}
 	if n := s.tables()["logs"]; n != 2 {
-		t.Errorf("%d rows, want 2", n)
+		t.Errorf("got %d rows, want 2", n)
 	}
 }
 

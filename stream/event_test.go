@@ -104,7 +104,7 @@ func TestBrokerConnector(t *testing.T) {
 				t.Errorf("failed are %v, want %v: %s", failed, tt.failed, got.text)
 			}
 			if n := s.count("kafka", "a") - before; n != tt.rows {
-				t.Errorf("%d rows, want %d", n, tt.rows)
+				t.Errorf("got %d rows, want %d", n, tt.rows)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func TestKeyOfOneEvent(t *testing.T) {
 		}
 	}
 	if n := s.count("kafka", "b"); n != 1 {
-		t.Errorf("%d rows, want 1", n)
+		t.Errorf("got %d rows, want 1", n)
 	}
 }
 

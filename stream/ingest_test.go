@@ -141,7 +141,7 @@ func TestTransportErrors(t *testing.T) {
 				t.Errorf("Allow is %q", allow)
 			}
 			if n := h.bodies.Taken(); n != 0 {
-				t.Errorf("%d bytes are still reserved", n)
+				t.Errorf("%d bytes are still reserved, want 0", n)
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func TestKeyOutlivesChangesOfTheSource(t *testing.T) {
 			}
 			r := request{"/stream/1/shop/" + webSecret, body, []string{"Content-Type", jsonBody}}
 			if status, _, answer := send(r); status != 200 {
-				t.Fatalf("%s, split %q: status %d: %s", name, split, status, answer)
+				t.Fatalf("%s, split %q: status %d: %s, want 200", name, split, status, answer)
 			}
 			want := s.keyed()
 			change(&src, &r)
@@ -88,7 +88,7 @@ func TestKeyOutlivesChangesOfTheSource(t *testing.T) {
 			}
 			for range 2 {
 				if status, again, answer := send(r); status != 200 || again != "true" {
-					t.Errorf("%s, split %q: status %d, replayed %q, want 200 and true: %s", name, split, status, again, answer)
+					t.Errorf("got %s, split %q: status %d, replayed %q, want 200 and true: %s", name, split, status, again, answer)
 				}
 			}
 			if got := s.keyed(); got != want {
@@ -123,7 +123,7 @@ func TestKeyOfABodyThatCannotBeSplitAnyMore(t *testing.T) {
 		t.Errorf("status %d of the repetition, %d of a new request, want 200 and 422", known, other)
 	}
 	if got := s.keyed(); got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestKeyAddsWhatIsMissingAsFirstSplit(t *testing.T) {
 	}
 	send()
 	if got, want := s.keyed(), "a 2, b 2, quarantine 0"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -96,11 +96,11 @@ func TestLimitsAtEveryDoor(t *testing.T) {
 		{"application/x-www-form-urlencoded", "number=1", "number=NaN", "notFinite"},
 	} {
 		if status, _, answer := s.post("web", tc.contentType, tc.good); status != http.StatusOK {
-			t.Errorf("%s: %d %s", tc.good, status, answer)
+			t.Errorf("%s: got %d %s, want %v", tc.good, status, answer, http.StatusOK)
 		}
 		taken++
 		if status, _, answer := s.post("web", tc.contentType, tc.bad); status != http.StatusUnprocessableEntity || !strings.Contains(answer, tc.reason) {
-			t.Errorf("%s: %d %s, want %s", tc.bad, status, answer, tc.reason)
+			t.Errorf("%s: got %d %s, want %s", tc.bad, status, answer, tc.reason)
 		}
 	}
 	// A NUL in telemetry is replaced, as bytes that are no UTF-8 are.

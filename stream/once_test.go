@@ -107,7 +107,7 @@ func TestKeyOfAnUnknownOutcome(t *testing.T) {
 		}
 		fail.Store(true)
 		if status, _, answer := send(); status != http.StatusServiceUnavailable {
-			t.Fatalf("%s: %d %s", name, status, answer)
+			t.Fatalf("%s: got %d %s, want %v", name, status, answer, http.StatusServiceUnavailable)
 		}
 		fail.Store(false)
 		for deadline := time.Now().Add(20 * time.Second); ; {
@@ -250,11 +250,11 @@ func TestDifferentBatchesAreNotMerged(t *testing.T) {
 		for i, body := range [][]byte{tt.first, tt.second} {
 			status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/"+tt.signal, body, append([]string{"Content-Type", protobuf}, tt.header[i]...)...)
 			if status != http.StatusOK {
-				t.Errorf("%s: %d %q", tt.name, status, answer)
+				t.Errorf("%s: got %d %q, want %v", tt.name, status, answer, http.StatusOK)
 			}
 		}
 		if n := s.tables()[tt.signal]; n != tt.rows {
-			t.Errorf("%s: %d rows, want %d", tt.name, n, tt.rows)
+			t.Errorf("%s: got %d rows, want %d", tt.name, n, tt.rows)
 		}
 	}
 	s := newService(t, nil, telemetry())

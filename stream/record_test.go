@@ -109,7 +109,7 @@ func TestMemoryIsFreeDuringTheWait(t *testing.T) {
 	eng := newFake(stored("a"))
 	h := newHandler(&releasingEngine{eng, func(h *handler) {
 		if n := h.bodies.Taken(); n != 0 {
-			t.Errorf("%d bytes are taken during the wait", n)
+			t.Errorf("%d bytes are taken during the wait, want 0", n)
 		}
 	}}, Options{})
 	for range 3 {
@@ -117,7 +117,7 @@ func TestMemoryIsFreeDuringTheWait(t *testing.T) {
 			t.Fatalf("answer is %d %s", w.Code, w.Body)
 		}
 		if n := h.bodies.Taken(); n != 0 {
-			t.Fatalf("%d bytes are taken after the request", n)
+			t.Fatalf("%d bytes are taken after the request, want 0", n)
 		}
 	}
 }

@@ -44,12 +44,12 @@ func TestSplit(t *testing.T) {
 	} {
 		got, e := splitBodies(t, tt.mode, tt.body)
 		if e != nil || !slices.Equal(got, tt.want) {
-			t.Errorf("%s %q: %q, %v, want %q", tt.mode, tt.body, got, e, tt.want)
+			t.Errorf("%s %q: got %q, %v, want %q", tt.mode, tt.body, got, e, tt.want)
 		}
 	}
 	for _, body := range []string{"", "[", "[1,", "[1 2]", "{]", `["a`, "[1]]"} {
 		if _, e := splitBodies(t, forebay.SplitArray, body); e == nil || e.Status != 422 {
-			t.Errorf("%q: %v", body, e)
+			t.Errorf("%q: got %v, want e != nil and e.Status == 422", body, e)
 		}
 	}
 	many := strings.Repeat("1,", maxEvents)
@@ -78,7 +78,7 @@ func FuzzSplitArray(tf *testing.F) {
 			return
 		}
 		if len(got) != len(want) {
-			t.Fatalf("%q: %q, want %q", body, got, want)
+			t.Fatalf("%q: got %q, want %q", body, got, want)
 		}
 		for i := range got {
 			if got[i] != string(bytes.TrimSpace(want[i])) {
@@ -96,7 +96,7 @@ func TestSplitSaysWhereABodyIsNotJSON(t *testing.T) {
 		var ev events
 		_, e := ev.split(forebay.SplitArray, []byte(body), &mapping.Record{})
 		if e == nil || e.Status != 422 || !strings.Contains(e.Message, want) || !strings.HasSuffix(e.Message, "Send a JSON array of events.") {
-			t.Errorf("%q: %v, want %q", body, e, want)
+			t.Errorf("%q: got %v, want %q", body, e, want)
 		}
 	}
 }

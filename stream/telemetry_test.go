@@ -44,7 +44,7 @@ func TestOTLPRequests(t *testing.T) {
 						want = "{}"
 					}
 					if status != 200 || answer != want || header.Get("Content-Type") != enc {
-						t.Errorf("%s %s %s: %d %s %q", path, enc, coding, status, header.Get("Content-Type"), answer)
+						t.Errorf("%s %s %s: got %d %s %q, want status == 200 and answer == %v and header.Get(\"Content-Type\") == %v", path, enc, coding, status, header.Get("Content-Type"), answer, want, enc)
 					}
 					sent++
 				}
@@ -74,7 +74,7 @@ func TestOTLPFieldNames(t *testing.T) {
 	for i, path := range []string{"/otlp/1/app/" + webSecret, "/otlp/1/app/" + webSecret + "/v1/logs"} {
 		status, _, answer := s.export(path, []byte(`{"resource_logs":[{"scope_logs":[{"log_records":[{"body":{"string_value":"a"},"time_unix_nano":"1"}]}]}]}`), "Content-Type", jsonBody)
 		if status != 200 || answer != "{}" || s.tables()["logs"] != i+1 {
-			t.Errorf("%s: %d %s, %v", path, status, answer, s.tables())
+			t.Errorf("%s: got %d %s, %v, want status == 200 and answer == \"{}\" and s.tables()[\"logs\"] == %v", path, status, answer, s.tables(), i+1)
 		}
 	}
 }
@@ -176,17 +176,17 @@ func TestOTLPRefusals(t *testing.T) {
 					Error   string
 				}
 				if err := json.Unmarshal([]byte(answer), &body); err != nil || body.Code != wantCode || !strings.HasPrefix(body.Error, "stream.in.") {
-					t.Errorf("%v: %s", err, answer)
+					t.Errorf("got %v: %s, want no error and body.Code == %v and strings.HasPrefix(body.Error, \"stream.in.\")", err, answer, wantCode)
 				}
 				message = body.Message
 			}
 			if status != c.status || !strings.Contains(message, c.message) || strings.Contains(answer, webSecret) {
-				t.Errorf("%d %q, want %d with %q", status, message, c.status, c.message)
+				t.Errorf("got %d %q, want %d with %q", status, message, c.status, c.message)
 			}
 		})
 	}
 	if n := s.tables()["all"]; n != 0 {
-		t.Errorf("%d rows of refused requests", n)
+		t.Errorf("%d rows of refused requests, want 0", n)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestOTLPDefaultBatches(t *testing.T) {
 		}
 		status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/"+c.signal, compress(t, c.coding, c.data), "Content-Type", c.typ, "Content-Encoding", c.coding)
 		if status != 200 || strings.Contains(answer, "artial") {
-			t.Errorf("%s, %s, %q: %d %q", c.signal, c.typ, c.coding, status, answer)
+			t.Errorf("got %s, %s, %q: %d %q, want status == 200 and !strings.Contains(answer, \"artial\")", c.signal, c.typ, c.coding, status, answer)
 		}
 	}
 	if got := s.tables(); got["logs"] != 4*len(bodies) || got["traces"] != list.Len() || got["all"] != got["logs"]+got["traces"] {
@@ -283,7 +283,7 @@ func TestOTLPPartialSuccess(t *testing.T) {
 	const want = `{"partialSuccess":{"rejectedLogRecords":"2","errorMessage":"2 of 3 log records were rejected, the first is number 1, ` +
 		`by sink \"strict\": column \"n\": path \"body.n\": \"body\" is a string and has no member \"n\"; set a default if it may be missing"}}`
 	if status != 200 || answer != want {
-		t.Errorf("%d %s\nwant %s", status, answer, want)
+		t.Errorf("got %d %s\nwant %s", status, answer, want)
 	}
 	if n := s.tables(); n["logs"] != 3 || n["all"] != 3 || len(s.mem.Rows("in.c-app.strict")) != 1 {
 		t.Errorf("rows %v and %v", n, s.mem.Rows("in.c-app.strict"))
@@ -292,7 +292,7 @@ func TestOTLPPartialSuccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, _, answer = s.export(path, data, "Content-Type", jsonBody); status != 422 || !strings.Contains(answer, "1 of 1 log records") {
-		t.Errorf("%d %s", status, answer)
+		t.Errorf("got %d %s, want status == 422 and strings.Contains(answer, \"1 of 1 log records\")", status, answer)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestOTLPOverload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(s.mem.Rows("in.c-app.all")); n != taken {
-		t.Errorf("%d rows of %d batches", n, taken)
+		t.Errorf("%d rows of %d batches, want %v", n, taken, taken)
 	}
 }
 
@@ -361,13 +361,13 @@ func TestOTLPSmallMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf); status != 413 {
-		t.Errorf("%d %q", status, answer)
+		t.Errorf("got %d %q, want 413", status, answer)
 	}
 	if data, err = (&plog.ProtoMarshaler{}).MarshalLogs(logs("one")); err != nil {
 		t.Fatal(err)
 	}
 	if status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf); status != 200 {
-		t.Errorf("%d %q", status, answer)
+		t.Errorf("got %d %q, want 200", status, answer)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestOTLPHiddenHeaders(t *testing.T) {
 			status, _, answer := s.export("/otlp/1/app/v1/logs", exports(t, protobuf)[forebay.SignalLogs], "Content-Type", protobuf,
 				"Authorization", "Bearer "+webSecret, "X-Tenant-Key", "hush", "X-Kind", "test")
 			if status != 200 {
-				t.Fatalf("%d %s", status, answer)
+				t.Fatalf("got %d %s, want 200", status, answer)
 			}
 			if s.tables()["all"] != 1 {
 				t.Fatal("no row")
@@ -413,7 +413,7 @@ func TestOTLPOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/logs", data, "Content-Type", protobuf); status != 200 {
-		t.Fatalf("%d %s", status, answer)
+		t.Fatalf("got %d %s, want 200", status, answer)
 	}
 	if err := s.eng.Flush(t.Context(), "app"); err != nil {
 		t.Fatal(err)
@@ -425,6 +425,6 @@ func TestOTLPOrder(t *testing.T) {
 		}
 	}
 	if len(rows) != len(bodies) {
-		t.Errorf("%d rows", len(rows))
+		t.Errorf("%d rows, want %v", len(rows), len(bodies))
 	}
 }

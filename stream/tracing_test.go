@@ -42,7 +42,7 @@ func TestSenderIsTheParentOfTheCall(t *testing.T) {
 	} {
 		for _, header := range [][]string{{"traceparent", sender}, {"traceparent", sender[:50]}, nil} {
 			if status := send(header...); status != http.StatusOK {
-				t.Fatalf("%s with %q: status %d", name, header, status)
+				t.Fatalf("%s with %q: status %d, want %v", name, header, status, http.StatusOK)
 			}
 			calls := tracer.Named("forebay.ingest")
 			if n++; len(calls) != n {

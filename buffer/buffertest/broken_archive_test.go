@@ -286,6 +286,6 @@ func failedArchive(t *testing.T, name string, archive brokenArchive) (failed []s
 
 func TestSoundArchivePasses(t *testing.T) {
 	if failed := failedArchive(t, "", brokenArchive{}); failed != nil {
-		t.Errorf("%q fail", failed)
+		t.Errorf("%q fail, want nil", failed)
 	}
 }

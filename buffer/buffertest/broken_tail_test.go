@@ -108,7 +108,7 @@ func TestBrokenTailIsCaught(t *testing.T) {
 					return &bench{Target: &d, typed: true, read: d.Rows}
 				})
 				if got := slices.Contains(failed, check); got != (c.caughtBy != "") {
-					t.Errorf("%s has failed: %v", check, got)
+					t.Errorf("%s has failed: %v, want (c.caughtBy != \"\")", check, got)
 				}
 			}
 		})

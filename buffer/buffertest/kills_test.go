@@ -86,7 +86,7 @@ func TestKillsCatchBrokenTargets(t *testing.T) {
 				k.kill(tc.kill)
 			})
 			if len(errs) != 1 || !strings.Contains(errs[0], tc.message) {
-				t.Errorf("%q, want %q", errs, tc.message)
+				t.Errorf("got %q, want %q", errs, tc.message)
 			}
 		})
 	}
@@ -106,6 +106,6 @@ func TestKillsNoticeAnotherPlace(t *testing.T) {
 		k.kill(0)
 	})
 	if want := "Process.Place returned the place of a different target"; len(errs) != 1 || !strings.Contains(errs[0], want) {
-		t.Errorf("%q, want %q", errs, want)
+		t.Errorf("got %q, want %q", errs, want)
 	}
 }

@@ -114,7 +114,7 @@ func TestArchiveOfManyHours(t *testing.T) {
 		}
 	}
 	if len(objects) != hours {
-		t.Errorf("%d objects, want %d", len(objects), hours)
+		t.Errorf("got %d objects, want %d", len(objects), hours)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestArchiveRefuses(t *testing.T) {
 		"an id":        newFile("../f", rawTable, rawRows(someHour)),
 	} {
 		if err := a.Import(t.Context(), f); !driver.IsPermanent(err) {
-			t.Errorf("%s: %v, want a permanent error", name, err)
+			t.Errorf("%s: got %v, want a permanent error", name, err)
 		}
 	}
 	if list, err := a.Objects(t.Context(), "none", time.Time{}, always); err != nil || list != nil {

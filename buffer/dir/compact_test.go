@@ -59,11 +59,11 @@ func TestMerge(t *testing.T) {
 				t.Errorf("the version before has %d files, had %d", len(left), len(old))
 			}
 			if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
-				t.Errorf("%d rows, want %d", len(got), len(all))
+				t.Errorf("got %d rows, want %d", len(got), len(all))
 			}
 			names := partNames(t, tables, dayTable.ID)
 			if limit := 20 * (1 + 4*len(options.PartitionBy)/2); len(names) > limit {
-				t.Errorf("%d parts are left of %d files: %q", len(names), files, names)
+				t.Errorf("%d parts are left of %d files: %q, want at most %v", len(names), files, names, limit)
 			}
 			for _, again := range []*TableDir{tables, lazyTables(root, options), lazyTables(root, TablesOptions{NoHeader: true})} {
 				for i := range files {
@@ -88,7 +88,7 @@ func TestMerge(t *testing.T) {
 				t.Errorf("versions %v, %v, want the newest", left, err)
 			}
 			if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
-				t.Errorf("%d rows without the old versions, want %d", len(got), len(all))
+				t.Errorf("got %d rows without the old versions, want %d", len(got), len(all))
 			}
 			expectNoTemp(t, root)
 			if err := tables.Drop(t.Context(), dayTable.ID); err != nil {
@@ -379,7 +379,7 @@ func TestMergeWhileAReaderListsThroughTheLink(t *testing.T) {
 				for id, n := range rows {
 					got = append(got, strings.Trim(id, `"`))
 					if n > 1 {
-						t.Errorf("%d files of one day, listed %s, merged after listing %d: row %s is there %d times", oneDay, order, at, id, n)
+						t.Errorf("%d files of one day, listed %s, merged after listing %d: row %s is there %d times, want at most 1", oneDay, order, at, id, n)
 					}
 				}
 				if slices.Sort(got); !gone && !slices.Equal(got, want) {

@@ -216,7 +216,7 @@ func TestOrderOfOperations(t *testing.T) {
 		t.Helper()
 		d.trace = nil
 		if err := call(); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: got %v, want no error", name, err)
 		}
 		if got := strings.Join(d.trace, "\n"); got != strings.TrimSpace(want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)

@@ -78,12 +78,12 @@ func TestPartitionsThatAreRefused(t *testing.T) {
 	for _, at := range []string{"", "2026-11-2", "2026-11-22 10:00:00", "22.11.2026", "../../etc/x"} {
 		err := tables.Import(t.Context(), newFile("file-1", dayTable, append(dayRows(0, 10), []string{at, "1"}, []string{null, "2"}, []string{at, "3"})))
 		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), "neither a date nor a timestamp") {
-			t.Errorf("%q: %v", at, err)
+			t.Errorf("%q: got %v, want driver.IsPermanent(err) and strings.Contains(err.Error(), \"neither a date nor a timestamp\")", at, err)
 		}
 		var refused *driver.RowsError
 		if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[0].Row != 10 || refused.Rows[1].Row != 12 ||
 			refused.Rows[0].Column != "at" || refused.Rows[0].Reason != "malformed" {
-			t.Errorf("%q: %+v, want the rows 10 and 12", at, refused)
+			t.Errorf("%q: got %+v, want the rows 10 and 12", at, refused)
 		}
 		if at != "" && strings.Contains(err.Error(), at) {
 			t.Errorf("the error %q has the value", err)

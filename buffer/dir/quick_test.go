@@ -79,7 +79,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 	for i := range all {
 		flushing.Go(func() {
 			if err := b.Sink(id(i)).Flush(ctx); err != nil {
-				t.Errorf("%s: %v", id(i), err)
+				t.Errorf("%s: got %v, want no error", id(i), err)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestManySmallRowsReachTheirTables(t *testing.T) {
 		}
 	}
 	if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 	}
 
 	if len(target.slices) != sinks {

@@ -210,7 +210,7 @@ func TestAttemptsOfSeveralDaysBesideEachOther(t *testing.T) {
 	}
 	attempts.Wait()
 	if got, want := readIDs(t, tables[0], dayTable.ID), sortedIDs(dayRows(0, 10*files)...); !slices.Equal(got, want) {
-		t.Errorf("%d rows, want %d", len(got), len(want))
+		t.Errorf("got %d rows, want %d", len(got), len(want))
 	}
 	expectNoTemp(t, root)
 }

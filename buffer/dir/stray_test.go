@@ -30,7 +30,7 @@ func TestStrayFolders(t *testing.T) {
 		rows++
 	}
 	if rows != 3 {
-		t.Errorf("%d rows, want 3", rows)
+		t.Errorf("got %d rows, want 3", rows)
 	}
 
 	path := filepath.Join(tables.Path(faultTable.ID), parts.DefinitionFile)
@@ -45,7 +45,7 @@ func TestStrayFolders(t *testing.T) {
 		"import": tables.Import(t.Context(), newFile("file-2", faultTable, faultRows)),
 	} {
 		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, want a permanent error with the path", what, err)
+			t.Errorf("%s: got %v, want a permanent error with the path", what, err)
 		}
 	}
 }

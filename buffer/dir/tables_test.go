@@ -278,7 +278,7 @@ func TestDriversThatShareADirectory(t *testing.T) {
 	}
 	wg.Wait()
 	if got := readTable(t, Tables(root), faultTable.ID); len(got) != files*len(faultRows) {
-		t.Errorf("%d rows, want %d", len(got), files*len(faultRows))
+		t.Errorf("got %d rows, want %d", len(got), files*len(faultRows))
 	}
 	expectNoTemp(t, root)
 }
@@ -338,7 +338,7 @@ func TestLeftOversAreRemoved(t *testing.T) {
 	}
 	for path, want := range map[string]bool{old: false, busy: true, same: false, alike: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %t", filepath.Base(path), err, want)
+			t.Errorf("%s: got %v, want it there: %t", filepath.Base(path), err, want)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 			}
 			want := all[max(0, len(all)-n):]
 			if len(tail.Rows) != len(want) || n > 0 && tail.Imported.IsZero() || len(tail.Columns) != 3 {
-				t.Fatalf("%+v: %d rows, want %d; columns %v, imported %v", o, len(tail.Rows), len(want), tail.Columns, tail.Imported)
+				t.Fatalf("got %+v: %d rows, want %d; columns %v, imported %v", o, len(tail.Rows), len(want), tail.Columns, tail.Imported)
 			}
 			for i := range want {
 				for k := range want[i] {

@@ -222,10 +222,10 @@ func TestTablesNamedAsLocks(t *testing.T) {
 			table := dayTable
 			table.ID = id
 			if err := tables.Import(t.Context(), newFile("file-1", table, dayRows(0, 5))); err != nil {
-				t.Errorf("%q: %v", id, err)
+				t.Errorf("%q: got %v, want no error", id, err)
 			}
 			if err := tables.Compact(t.Context(), table); err != nil {
-				t.Errorf("%q: %v", id, err)
+				t.Errorf("%q: got %v, want no error", id, err)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 			}
 			var fields map[string]any
 			if err := json.Unmarshal([]byte(out.String()), &fields); err != nil || fields["scenario"] != name {
-				t.Fatalf("%v, %s", err, out.String())
+				t.Fatalf("got %v, %s, want no error and fields[\"scenario\"] == %v", err, out.String(), name)
 			}
 			for _, field := range want {
 				if v, ok := fields[field].(float64); !ok || v <= 0 {

@@ -131,7 +131,7 @@ func TestWriterReservesMore(t *testing.T) {
 		}
 	}
 	if got := int64(len(batches)) * changelog.PartBytes; got < stat.MaxBytes-4*changelog.PartBytes {
-		t.Errorf("%d batches are there, with %d of %d bytes", len(batches), got, stat.MaxBytes)
+		t.Errorf("%d batches are there, with %d of %d bytes, want at least %v", len(batches), got, stat.MaxBytes, stat.MaxBytes-4*changelog.PartBytes)
 	}
 }
 

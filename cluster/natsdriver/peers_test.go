@@ -148,6 +148,6 @@ func TestAnswersComeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := got() - before; n >= 5*answerPart {
-		t.Errorf("%d bytes came for an answer of %d", n, 3*answerPart)
+		t.Errorf("%d bytes came for an answer of %d, want less than %v", n, 3*answerPart, 5*answerPart)
 	}
 }

@@ -105,7 +105,7 @@ func TestOldServerIsRefused(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "version 2.14.9, want 2.15 or later") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want an error and strings.Contains(err.Error(), \"version 2.14.9, want 2.15 or later\")", what, err)
 		}
 	}
 	old := connect("2.14.9")

@@ -69,7 +69,7 @@ func TestTagsLeaveOut(t *testing.T) {
 		for _, tags := range []string{"", tag} {
 			out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, ".").CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("got %v\n%s\nwant no error", err, out)
 			}
 			packages := strings.Fields(string(out))
 			for _, name := range want {
@@ -90,7 +90,7 @@ func TestSizeOfARelease(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	info, err := os.Stat(program)
 	if err != nil {

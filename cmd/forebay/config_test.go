@@ -89,7 +89,7 @@ func TestMistakesOfFlagsHaveTheirPlace(t *testing.T) {
 		}
 		status, out, errs := checkFile(t, tt.text, env)
 		if status != wrongUsage || !strings.Contains(errs, "FILE has ") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
-			t.Errorf("%s\nstatus %d, want %q\n%s%s", tt.text, status, tt.want, out, errs)
+			t.Errorf("got %s\nstatus %d, want %q\n%s%s", tt.text, status, tt.want, out, errs)
 		}
 	}
 }
@@ -123,6 +123,6 @@ func TestMistakeOfAFlagBesideAFile(t *testing.T) {
 	}
 	// If two options do not fit together, the option of the file has a place.
 	if _, _, errs := checkFile(t, "extend: true", nil, "-no-header"); !strings.Contains(errs, "FILE:1:9: -no-header excludes -extend") {
-		t.Errorf("%s", errs)
+		t.Errorf("got %s, want strings.Contains(errs, \"FILE:1:9: -no-header excludes -extend\")", errs)
 	}
 }

@@ -35,7 +35,7 @@ sources:
 		t.Helper()
 		status, out, errs := call(t, stdin, env, append([]string{"erase"}, args...)...)
 		if status != want || strings.Contains(errs, "ada@") {
-			t.Errorf("%q: status %d, want %d\n%s%s", args, status, want, out, errs)
+			t.Errorf("got %q: status %d, want %d\n%s%s", args, status, want, out, errs)
 		}
 		return out + errs
 	}
@@ -85,7 +85,7 @@ sources:
 	for line := range strings.Lines(out) {
 		if statement, ok := strings.CutPrefix(line, "DELETE "); ok {
 			if _, err := tables.Exec("DELETE " + statement); err != nil {
-				t.Errorf("%s: %v", line, err)
+				t.Errorf("%s: got %v, want no error", line, err)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ sources:
 	s := serve(t, secrets(), "-config", file)
 	for _, user := range []string{"ada", "bob"} {
 		if status, text := s.post("ingest", "/stream/1/web/"+webSecret, `{"n":1,"user":{"email":"`+user+`@example.com"}}`); status != http.StatusOK {
-			t.Fatalf("%s: %d %s", user, status, text)
+			t.Fatalf("%s: got %d %s, want %v", user, status, text, http.StatusOK)
 		}
 	}
 	s.Kill() // a server that stops imports waiting rows
@@ -51,7 +51,7 @@ sources:
 		}
 		for _, line := range []string{"web/people", "web/.archive"} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), "waiting "+line+" 2 1 0 1") {
-				t.Errorf("%s: want 2 searched, 1 found and 1 left\n%s", line, out)
+				t.Errorf("got %s: want 2 searched, 1 found and 1 left\n%s", line, out)
 			}
 		}
 	}

@@ -117,7 +117,7 @@ func readManifests(t *testing.T, file string) map[string]manifest {
 		if err := d.Decode(&m); errors.Is(err, io.EOF) {
 			return objects
 		} else if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("%s: got %v, want no error", file, err)
 		}
 		objects[m.Kind+"/"+m.Metadata.Name] = m
 	}

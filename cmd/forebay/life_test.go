@@ -79,7 +79,7 @@ func TestInUse(t *testing.T) {
 		status, out, errs := call(t, "", nil, tt.args...)
 		for _, want := range tt.wants {
 			if status != failed || !strings.Contains(errs, want) {
-				t.Errorf("%q: status %d, want %q in\n%s%s", tt.args, status, want, out, errs)
+				t.Errorf("got %q: status %d, want %q in\n%s%s", tt.args, status, want, out, errs)
 			}
 		}
 	}

@@ -275,7 +275,7 @@ func TestFiles(t *testing.T) {
 		}
 		status, out, errs := call(t, "", env, "check", "-config", file)
 		if (status == 0) != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") || strings.Contains(out+errs, "1.313s") {
-			t.Errorf("%s: status %d, want %q\n%s%s", tt.name, status, tt.want, out, errs)
+			t.Errorf("got %s: status %d, want %q\n%s%s", tt.name, status, tt.want, out, errs)
 		}
 	}
 }

@@ -36,7 +36,7 @@ sources:
 		args = append(append(args[:2:2], "-api", "http://"+s.addr["api"], "-dir", dir), args[2:]...)
 		status, out, errs := call(t, stdin, map[string]string{"WEB_SECRET": webSecret}, args...)
 		if status != want || strings.Contains(out+errs, webSecret) {
-			t.Errorf("%q: status %d, want %d\n%s%s", args, status, want, out, errs)
+			t.Errorf("got %q: status %d, want %d\n%s%s", args, status, want, out, errs)
 		}
 		return out + errs
 	}
@@ -51,7 +51,7 @@ sources:
 	send := func(want int, event string) {
 		t.Helper()
 		if status, text := s.post("ingest", "/stream/1/web/"+webSecret, event); status != want {
-			t.Errorf("%s is answered %d %s", event, status, text)
+			t.Errorf("%s is answered %d %s, want %v", event, status, text, want)
 		}
 	}
 	do(0, "", "shadow", "start", "-config", changed, "-records", "4", "web/numbers")
@@ -66,7 +66,7 @@ sources:
 	for line := range strings.Lines(do(0, "", "quarantine", "list", "-json", "web/numbers")) {
 		var r struct{ RecordID, Reason string }
 		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Reason != "missingValue" {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("%s: got %v, want no error and r.Reason == \"missingValue\"", line, err)
 		}
 		ids = append(ids, r.RecordID)
 	}
@@ -115,6 +115,6 @@ sources:
 	has(do(0, "", "quarantine", "replay", "-all", "web/numbers"), "2 rejected records have become rows")
 	s.stop()
 	if n := rowsOf(t, db, "numbers"); n != 3 {
-		t.Errorf("%d rows, want 3\n%s", n, s.Logs())
+		t.Errorf("got %d rows, want 3\n%s", n, s.Logs())
 	}
 }

@@ -36,11 +36,11 @@ func TestMessagesOfMistakes(t *testing.T) {
 	env := map[string]string{"WEB_SECRET": webSecret}
 	s := serve(t, secrets(), "-config", "web.yaml", "-dir", "data", "-target", "sqlite:events.db")
 	if status, text := s.post("ingest", "/stream/1/web/"+webSecret, `{}`); status != 200 {
-		t.Fatalf("%d %s", status, text)
+		t.Fatalf("got %d %s, want 200", status, text)
 	}
 	defer s.stop()
 	if status, out, errs := call(t, "", nil, "demo", "-n", "1", "-dir", "old"); status != 0 {
-		t.Fatalf("%s%s", out, errs)
+		t.Fatalf("got %s%s, want status == 0", out, errs)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

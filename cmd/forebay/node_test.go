@@ -79,7 +79,7 @@ func TestMistakesOfANode(t *testing.T) {
 		text := strings.Replace(clusterFile, tt.old, tt.new, 1)
 		status, out, errs := checkFile(t, text, env)
 		if status != wrongUsage || text == clusterFile || !strings.Contains(errs, "FILE:"+tt.want) || strings.Contains(out+errs, "hunter2") {
-			t.Errorf("%s\nstatus %d, want %q\n%s%s", text, status, tt.want, out, errs)
+			t.Errorf("got %s\nstatus %d, want %q\n%s%s", text, status, tt.want, out, errs)
 		}
 	}
 	for secret, want := range map[string]string{"": "needs the secret of the servers", "hunter2": "must have at least 16 characters"} {
@@ -245,7 +245,7 @@ func idsOf(t *testing.T, folder string) map[string]int {
 		rows, err := csv.NewReader(f).ReadAll()
 		f.Close()
 		if err != nil {
-			t.Fatalf("%s: %v", part, err)
+			t.Fatalf("%s: got %v, want no error", part, err)
 		}
 		at := slices.Index(rows[0], "id")
 		for _, row := range rows[1:] {
@@ -348,7 +348,7 @@ func loseFirst(t *testing.T, nodes []*serving, folder string) {
 	}
 	lost, err := nodes[0].state()
 	if err != nil || lost.Node != "a" {
-		t.Fatalf("%+v, %v", lost, err)
+		t.Fatalf("got %+v, %v, want no error and lost.Node == \"a\"", lost, err)
 	}
 	nodes[0].Kill()
 	eventually(t, "another node takes over", func() error {
@@ -397,7 +397,7 @@ func loseFirst(t *testing.T, nodes []*serving, folder string) {
 	}
 	for id, n := range idsOf(t, table) {
 		if n > 1 {
-			t.Errorf("%s is in the table %d times", id, n)
+			t.Errorf("%s is in the table %d times, want at most 1", id, n)
 		}
 	}
 }

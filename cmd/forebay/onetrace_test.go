@@ -75,7 +75,7 @@ func BenchmarkOneTrace(b *testing.B) {
 					var spans int
 					query := fmt.Sprintf(`SELECT count("SpanName") FROM %s WHERE "TraceId" = '%s'`, from, traceID(i%tracesToFill))
 					if err := db.QueryRow(query).Scan(&spans); err != nil || spans != spansPerTrace {
-						b.Fatalf("%d spans, want %d: %v", spans, spansPerTrace, err)
+						b.Fatalf("got %d spans, want %d: %v", spans, spansPerTrace, err)
 					}
 				}
 			})
@@ -148,7 +148,7 @@ func fillTraces(b *testing.B, args []string) (from string) {
 			}
 		}
 		if res, err := engine.IngestAtomic(b.Context(), source.ID, forebay.Batch{Signal: forebay.SignalTraces, Records: records}); err != nil || res.Rejected > 0 {
-			b.Fatalf("%+v, %v", res, err)
+			b.Fatalf("got %+v, %v, want no error and res.Rejected <= 0", res, err)
 		}
 	}
 	if err := engine.FlushAll(b.Context()); err != nil {

@@ -97,13 +97,13 @@ func TestOrphans(t *testing.T) {
 		}
 	}
 	if out := orphans(append(old, "-remove")...); !strings.HasSuffix(out, "removed: 3 open uploads, 0 slices\n") { // no data directory, no slices
-		t.Errorf("%s", out)
+		t.Errorf("got %s, want strings.HasSuffix(out, \"removed: 3 open uploads, 0 slices\\n\")", out)
 	}
 	if out := orphans(append(old, "-remove", data)...); !strings.HasSuffix(out, "removed: 0 open uploads, 1 slice\n") {
-		t.Errorf("%s", out)
+		t.Errorf("got %s, want strings.HasSuffix(out, \"removed: 0 open uploads, 1 slice\\n\")", out)
 	}
 	if out := orphans(append(old, data)...); out != "found: nothing\n" {
-		t.Errorf("%s", out)
+		t.Errorf("got %s, want \"found: nothing\\n\"", out)
 	}
 	uploads, err := client.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: name})
 	if err != nil || len(uploads.Uploads) != 1 {
@@ -126,7 +126,7 @@ func TestOrphansRefuses(t *testing.T) {
 		"-staging cannot be used: bucket: ": {"-staging", "s3://key:secret@bucket"},
 	} {
 		if status, out, errs := call(t, "", nil, append([]string{"orphans"}, args...)...); status == 0 || !strings.Contains(errs, want) {
-			t.Errorf("%q: status %d, want %q\n%s%s", args, status, want, out, errs)
+			t.Errorf("got %q: status %d, want %q\n%s%s", args, status, want, out, errs)
 		}
 	}
 	// A server that runs keeps its directory, but its checkpoint can be read.

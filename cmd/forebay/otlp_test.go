@@ -122,7 +122,7 @@ func TestDefaultPortsInUse(t *testing.T) {
 			err = p.serveConfig(ctx, args, cfg)
 		}
 		if status := p.end(tt.verb, err, failed); status != tt.want {
-			t.Errorf("%s: status %d, want %d\n%s", tt.verb, status, tt.want, &log)
+			t.Errorf("got %s: status %d, want %d\n%s", tt.verb, status, tt.want, &log)
 		}
 		for _, want := range tt.log {
 			if strings.Count(log.String(), want) != 1 {
@@ -131,7 +131,7 @@ func TestDefaultPortsInUse(t *testing.T) {
 		}
 		for _, want := range tt.out {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: want %q in\n%s", tt.verb, want, &out)
+				t.Errorf("got %s: want %q in\n%s", tt.verb, want, &out)
 			}
 		}
 		end()

@@ -71,6 +71,6 @@ sources:
 	}
 	s.stop()
 	if n := rowsOf(t, db, "numbers"); n != 3 {
-		t.Errorf("%d rows, want 3\n%s", n, s.Logs())
+		t.Errorf("got %d rows, want 3\n%s", n, s.Logs())
 	}
 }

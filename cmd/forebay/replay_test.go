@@ -46,7 +46,7 @@ sources:
 			t.Fatalf("status %d\n%s%s", status, out, errs)
 		}
 		if n := rowsOf(t, db, "numbers"); n != events {
-			t.Fatalf("%d rows, want %d", n, events)
+			t.Fatalf("got %d rows, want %d", n, events)
 		}
 	}
 	if n := rowsOf(t, db, "events"); n != events {
@@ -68,7 +68,7 @@ sources:
 		{[]string{"start", "-config", file + ".none", "-run", "x", "web/numbers"}, "no such file"},
 	} {
 		if status, out, errs := call(t, "", env, append([]string{"replay"}, tt.args...)...); status != wrongUsage || !strings.Contains(errs, tt.want) {
-			t.Errorf("%q: status %d, want %q\n%s%s", tt.args, status, tt.want, out, errs)
+			t.Errorf("got %q: status %d, want %q\n%s%s", tt.args, status, tt.want, out, errs)
 		}
 	}
 }

@@ -194,7 +194,7 @@ sources:
 	}
 	s.stop()
 	if events, logs := rowsOf(t, db, "events"), rowsOf(t, db, "logs"); events != 3 || logs != 2 {
-		t.Errorf("%d events and %d logs, want 3 and 2\n%s", events, logs, s.Logs())
+		t.Errorf("got %d events and %d logs, want 3 and 2\n%s", events, logs, s.Logs())
 	}
 	if text := s.Logs(); strings.Contains(text, webSecret) || strings.Contains(text, otlpSecret) {
 		t.Errorf("a secret is logged:\n%s", text)
@@ -213,7 +213,7 @@ func TestServeAPI(t *testing.T) {
 	s.waitLog("nothing to reload", 1)
 	s.stop()
 	if n := rowsOf(t, db, `"in.c-web.events"`); n != 1 {
-		t.Errorf("%d rows, want 1\n%s", n, s.Logs())
+		t.Errorf("got %d rows, want 1\n%s", n, s.Logs())
 	}
 }
 
@@ -241,7 +241,7 @@ func TestCommandsOfTheClusterPage(t *testing.T) {
 		return string(out), err
 	}
 	if out, err := run(create); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	setup, _, _ := strings.Cut(create, "\n")
 	var out string

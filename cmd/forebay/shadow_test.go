@@ -25,7 +25,7 @@ sources:
 		t.Helper()
 		status, out, errs := call(t, "", env, append([]string{"shadow", args[0], "-api", "http://" + s.addr["api"]}, args[1:]...)...)
 		if status != want || strings.Contains(out+errs, token) || strings.Contains(out+errs, webSecret) {
-			t.Errorf("%q: status %d, want %d\n%s%s", args, status, want, out, errs)
+			t.Errorf("got %q: status %d, want %d\n%s%s", args, status, want, out, errs)
 		}
 		return out + errs
 	}

@@ -191,7 +191,7 @@ func TestSystemdUnitIsInstalled(t *testing.T) {
 	install := exec.CommandContext(t.Context(), "sh", "-e", "-c", strings.NewReplacer(" /usr/", " "+root+"/usr/", " /etc/", " "+root+"/etc/").Replace(commands))
 	install.Dir = clone
 	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	command := strings.Fields(u.one(t, "ExecStart"))
 	_, secret, _ := strings.Cut(u.one(t, "LoadCredential"), ":")

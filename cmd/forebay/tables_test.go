@@ -37,7 +37,7 @@ sources:
 	s := serve(t, secrets(), "-config", file)
 	for _, body := range []string{`{"n":1.5,"text":""}`, `{"n":-0.25}`} {
 		if status, text := s.post("ingest", "/stream/1/web/"+webSecret, body); status != http.StatusOK {
-			t.Fatalf("%d %s", status, text)
+			t.Fatalf("got %d %s, want %v", status, text, http.StatusOK)
 		}
 	}
 	const want = `"rows":[[{"t":"1.50"},{"t":""}],[{"t":"-0.25"},{"t":null}]]`

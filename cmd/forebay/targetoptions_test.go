@@ -61,7 +61,7 @@ func TestMistakesOfTargetOptions(t *testing.T) {
 		}
 		status, out, errs := checkFile(t, tt.text, env)
 		if status != wrongUsage || !strings.Contains(errs, "FILE has ") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
-			t.Errorf("%s\nstatus %d, want %q\n%s%s", tt.text, status, tt.want, out, errs)
+			t.Errorf("got %s\nstatus %d, want %q\n%s%s", tt.text, status, tt.want, out, errs)
 		}
 	}
 	for _, text := range []string{
@@ -86,7 +86,7 @@ func TestTargetOptionsOfTheFlag(t *testing.T) {
 		"{": "cannot be read", "x": "must have keys with values", "{jsonb: maybe}": `-target-options has a mistake: jsonb must be true or false`,
 	} {
 		if status, _, errs := call(t, "", nil, "serve", "-target", "postgres://host/x", "-target-options", text); status != wrongUsage || !strings.Contains(errs, want) {
-			t.Errorf("%s: status %d, want %q\n%s", text, status, want, errs)
+			t.Errorf("got %s: status %d, want %q\n%s", text, status, want, errs)
 		}
 	}
 	file := "target: postgres://host/x\ntarget-options: {schma: x}"

@@ -49,7 +49,7 @@ func TestOTLP(t *testing.T) {
 		if round == 0 {
 			for path, body := range map[string][]byte{"/v1/metrics": points, "/v1/traces": spans} {
 				if status, answer := s.post("otlp-http", path, string(body), "Authorization", "Bearer "+secret); status != 200 {
-					t.Fatalf("%s is answered %d %s", path, status, answer)
+					t.Fatalf("%s is answered %d %s, want 200", path, status, answer)
 				}
 			}
 		}
@@ -89,7 +89,7 @@ func TestOTLP(t *testing.T) {
 	} {
 		var got int
 		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {
-			t.Errorf("%s: %d, %v, want %d", query, got, err, want)
+			t.Errorf("%s: got %d, %v, want %d", query, got, err, want)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestOTLPFlags(t *testing.T) {
 		}
 		cfg, f, err := parse(strings.Fields(tc.args)...)
 		if err != nil {
-			t.Errorf("%s: %v", tc.args, err)
+			t.Errorf("%s: got %v, want no error", tc.args, err)
 			continue
 		}
 		views, use, err := cfg.views("v.sql")
@@ -153,7 +153,7 @@ func TestOTLPFlags(t *testing.T) {
 			continue
 		}
 		if _, _, err := parse(strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", args, err, want)
+			t.Errorf("%s: got %v, want %q", args, err, want)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestAfterLine(t *testing.T) {
 		}
 	}
 	if got := out.String(); got != "ready api=a otlp-http=b\n[b]\nmore\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want \"ready api=a otlp-http=b\\n[b]\\nmore\\n\"", got)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestViewsOfServe(t *testing.T) {
 	s := start(t, nil, "serve", "-config", file, "-dir", data, "-target", "sqlite:"+db)
 	const body = `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"without a time"}}]}]}]}`
 	if status, answer := s.post("otlp-http", "/v1/logs", body, "Authorization", "Bearer secret-of-the-source-bank"); status != 200 {
-		t.Fatalf("%d %s", status, answer)
+		t.Fatalf("got %d %s, want 200", status, answer)
 	}
 	s.stop()
 	views, err := os.ReadFile(filepath.Join(data, viewsFile))

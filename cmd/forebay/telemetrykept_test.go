@@ -73,7 +73,7 @@ func TestTelemetryIsKept(t *testing.T) {
 				t.Helper()
 				body := fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":%q,"startTimeUnixNano":"%d"}]}]}]}`, name, n)
 				if status, answer := s.post("otlp-http", "/v1/traces", body, "Authorization", "Bearer "+string(secret)); status != 200 {
-					t.Fatalf("%d %s", status, answer)
+					t.Fatalf("got %d %s, want 200", status, answer)
 				}
 			}
 			const each = `(SELECT count(*) FROM otel_logs) || ' ' || (SELECT count(*) FROM otel_metrics_buckets) || ' ' || (SELECT count(*) FROM otel_metrics_quantiles)`

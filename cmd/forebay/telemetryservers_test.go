@@ -28,7 +28,7 @@ func TestOTLPOnServers(t *testing.T) {
 			return mysqlServer.URL(name), func(sql string) string {
 				if !strings.HasPrefix(sql, "SELECT") {
 					if _, err := db.Exec(sql); err != nil {
-						t.Fatalf("%v\n%s", err, sql)
+						t.Fatalf("got %v\n%s\nwant no error", err, sql)
 					}
 					return ""
 				}

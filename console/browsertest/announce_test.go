@@ -48,7 +48,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	t.Logf("heard: %q", all)
 	for _, want := range []string{"It was rejected again.", "The check runs.", "no difference", "Would be stored.", "unexpected end at byte 8"} {
 		if n := strings.Count(strings.Join(all, " "), want); n != 1 {
-			t.Errorf("%q is announced %d times", want, n)
+			t.Errorf("%q is announced %d times, want 1", want, n)
 		}
 	}
 	if len(all) > 6 { // the page asks for an event at first

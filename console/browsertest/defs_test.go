@@ -133,6 +133,6 @@ func TestDefinitionsPage(t *testing.T) {
 	b.text("3 now")
 	b.text("olga")
 	if _, sink, err := cat.Sink("web", "events"); err != nil || sink.Version.Number != 3 || len(sink.Columns) != 2 {
-		t.Errorf("%+v, %v", sink, err)
+		t.Errorf("got %+v, %v, want no error and sink.Version.Number == 3 and len(sink.Columns) == 2", sink, err)
 	}
 }

@@ -102,7 +102,7 @@ func TestLongIDs(t *testing.T) {
 		}
 		for _, title := range titles {
 			if strings.HasPrefix(title, "no part") {
-				t.Errorf("%s: %s", p.address, title)
+				t.Errorf("%s: got %s, want !strings.HasPrefix(title, \"no part\")", p.address, title)
 			}
 		}
 	}

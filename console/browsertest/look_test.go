@@ -31,7 +31,7 @@ func TestThemesAndContrast(t *testing.T) {
 		b.click("#theme")
 		b.until(fmt.Sprintf(`document.documentElement.dataset.theme === %q && document.getElementById("theme").textContent === "Theme: %[1]s"`, theme.name))
 		if back := eval[string](b, `getComputedStyle(document.body).backgroundColor`); back != theme.back {
-			t.Errorf("%s: the background is %s", theme.name, back)
+			t.Errorf("%s: the background is %s, want %v", theme.name, back, theme.back)
 		}
 		for name, c := range eval[map[string][2]float64](b, contrast) {
 			const least = 4.5

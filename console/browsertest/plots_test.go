@@ -115,10 +115,10 @@ func TestMediansAreNotHiddenBySpikes(t *testing.T) {
 		}
 		top, bottom := slices.Min(rows), slices.Max(rows)
 		if bottom > 0.97 {
-			t.Errorf("%s: the median lies on the ground, at %.2f of the height", name, bottom)
+			t.Errorf("%s: the median lies on the ground, at %.2f of the height, want at most 0.97", name, bottom)
 		}
 		if bottom-top < 0.1 {
-			t.Errorf("%s: ten times the median is %.2f of the height", name, bottom-top)
+			t.Errorf("%s: ten times the median is %.2f of the height, want at least 0.1", name, bottom-top)
 		}
 	}
 }

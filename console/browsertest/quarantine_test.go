@@ -97,7 +97,7 @@ func TestQuarantinePage(t *testing.T) {
 	b.text("The record is a row now.")
 	b.text("6 records in 1 sink")
 	if n := eng.Stats().Sinks[0].Accepted; n != 1 {
-		t.Errorf("%d rows were stored", n)
+		t.Errorf("%d rows were stored, want 1", n)
 	}
 	b.button("Close the record")
 	b.button("Replay 5…")
@@ -113,7 +113,7 @@ func TestQuarantinePage(t *testing.T) {
 	b.text("1 record in 1 sink")
 	b.text("1 group, 1 record")
 	if n := eng.Stats().Sinks[0].Quarantine.Records; n != 1 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 1", n)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestQuarantineOfStrangers(t *testing.T) {
 	b.open(url + "#/quarantine?list=all")
 	b.button("Open")
 	if n := eval[int](b, `[...document.querySelectorAll("#page > section")].filter((n) => !n.hidden).length`); n != 1 {
-		t.Errorf("%d pages are shown at once", n)
+		t.Errorf("%d pages are shown at once, want 1", n)
 	}
 	b.text(`javascript:alert(1) {{7*7}} ${window.owned=1} ‹U+202E›gnp.exe‹U+202C›`)
 	if eval[bool](b, `window.owned !== undefined || document.querySelector("section[data-page=quarantine] :is(img, svg:not(.icon)), header img") !== null`) {
@@ -252,7 +252,7 @@ func TestReasonsOfDiscards(t *testing.T) {
 		return strings.Count(logged(), `why="`+long+`"`) == 2 // of the call, and of its outcome
 	})
 	if n := left(); n != 1 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("%d records are left, want 1", n)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestActs(t *testing.T) {
 	b.choose("Retry now")
 	b.text("7 accepted = 7 in table + 0 waiting")
 	if n := eng.Stats().Sinks[0].Target.Rows; n != 7 {
-		t.Fatalf("%d rows are in the table", n)
+		t.Fatalf("%d rows are in the table, want 7", n)
 	}
 
 	eval[bool](b, `location.hash = "#/sink/web/slow", true`)
@@ -120,13 +120,13 @@ func TestActs(t *testing.T) {
 	b.choose("Cancel")
 	b.until(`!document.querySelector("dialog")`)
 	if s := eng.Stats().Sinks[1]; s.Discarded.Rows != 0 {
-		t.Errorf("%d rows were discarded by Cancel", s.Discarded.Rows)
+		t.Errorf("%d rows were discarded by Cancel, want 0", s.Discarded.Rows)
 	}
 	b.choose("Discard…")
 	b.choose("Discard")
 	b.text("+ 3 discarded +")
 	if s := eng.Stats().Sinks[1]; s.Discarded.Rows != 3 {
-		t.Errorf("%d rows are discarded", s.Discarded.Rows)
+		t.Errorf("%d rows are discarded, want 3", s.Discarded.Rows)
 	}
 }
 

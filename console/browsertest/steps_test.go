@@ -141,6 +141,6 @@ func TestPlaygroundColumns(t *testing.T) {
 	eval[bool](b, `document.querySelector(".columns > li:nth-child(3) [aria-label='Remove this column']").click(), true`)
 	b.row("id int64, required 0", "sort string none")
 	if n := eng.Stats().Sinks[0].Accepted; n != 0 {
-		t.Errorf("%d rows are stored", n)
+		t.Errorf("%d rows are stored, want 0", n)
 	}
 }

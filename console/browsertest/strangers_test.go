@@ -184,7 +184,7 @@ func TestNamesOfStrangers(t *testing.T) {
 				eval[bool](b, `(() => { for (const d of document.querySelectorAll("section[data-page=quarantine] details")) d.open = true; return true; })()`)
 			}
 			if bad := eval[[]string](b, strangeMarkup); len(bad) > 0 {
-				t.Errorf("%s: %q", p.address, bad)
+				t.Errorf("%s: got %q, want len(bad) <= 0", p.address, bad)
 			}
 			if wide := eval[[]string](b, tooWide); len(wide) > 0 {
 				t.Errorf("%s at %d pixels: %q", p.address, width, wide)
@@ -243,7 +243,7 @@ func TestOneLongLine(t *testing.T) {
 			t.Errorf("%s: the page does not respond for %.0f ms, want at most %.0f", what, longest, limit)
 		}
 		if wide := eval[[]string](b, tooWide); len(wide) > 0 {
-			t.Errorf("%s: %q", what, wide)
+			t.Errorf("%s: got %q, want len(wide) <= 0", what, wide)
 		}
 	}
 	took("a record", func() {

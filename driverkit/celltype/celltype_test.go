@@ -119,7 +119,7 @@ func TestWidened(t *testing.T) {
 	} {
 		got := celltype.AppendWidened([]byte("x"), []byte(cell), 2)[1:]
 		if _, _, err := datatype.ParseDecimal(got, 38, 2); (err == nil) != (want != "") || want != "" && string(got) != want {
-			t.Errorf("%q: %q, %v, want %q", cell, got, err, want)
+			t.Errorf("%q: got %q, %v, want %q", cell, got, err, want)
 		}
 	}
 	if got := celltype.AppendWidened(nil, []byte("12"), 0); string(got) != "12" {
@@ -132,7 +132,7 @@ func TestText(t *testing.T) {
 		"": celltype.OK, "abc": celltype.OK, "žluť": celltype.TooLong, "žlu": celltype.OK, "abcd": celltype.TooLong, "\xe9": celltype.NotUTF8, "\xed\xa0\x80": celltype.NotUTF8,
 	} {
 		if got := celltype.CheckText([]byte(text), 3); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 	if got := celltype.CheckText([]byte(strings.Repeat("x", 1000)), 0); got != celltype.OK {
@@ -209,7 +209,7 @@ func checkExact(t *testing.T, name, text, got string, reason celltype.Reason) {
 		fits = new(big.Rat).Mul(want, ten(38)).IsInt() && new(big.Rat).Abs(want).Cmp(ten(38)) < 0 && (want.IsInt() || wholeAndFraction(want) <= 38) && len(digits) <= 38
 	}
 	if fits != (reason == celltype.OK) {
-		t.Errorf("%s of %q: %q %q, fits: %v", name, text, got, reason, fits)
+		t.Errorf("%s of %q: %q %q, fits: %v, want (reason == celltype.OK)", name, text, got, reason, fits)
 		return
 	}
 	if !fits {
@@ -319,7 +319,7 @@ func checkUnits(t *testing.T, text string, at time.Time) {
 		got, reason := celltype.AppendUnits(nil, []byte(text), unit)
 		if unit == "ns" && !time.Unix(0, want).Equal(at) {
 			if reason != celltype.OutOfRange {
-				t.Errorf("%q in ns is %q %q, beyond int64", text, got, reason)
+				t.Errorf("%q in ns is %q %q, beyond int64, want %v", text, got, reason, celltype.OutOfRange)
 			}
 		} else if reason != celltype.OK || string(got) != strconv.FormatInt(want, 10) {
 			t.Errorf("%q in %s is %q %q, want %d", text, unit, got, reason, want)
@@ -339,7 +339,7 @@ func checkLeapSecond(t *testing.T, text string) {
 		want += at.Format("2006-01-02T15:04:05") + ".999999Z"
 	}
 	if string(got) != want || (reason == celltype.OK) != last {
-		t.Errorf("%q: %q %s, want %q", text, got, reason, want)
+		t.Errorf("%q: got %q %s, want %q", text, got, reason, want)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestConversionsDoNotAllocate(t *testing.T) {
 	} {
 		text := []byte(c.text)
 		if n := testing.AllocsPerRun(100, func() { _, _ = c.convert(dst, text) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
 	}
 }

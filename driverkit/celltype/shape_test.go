@@ -82,7 +82,7 @@ func TestDigitsOfNumbers(t *testing.T) {
 			want = celltype.OutOfRange
 		}
 		if got := conv.CheckDocument([]byte(text)); got != want {
-			t.Fatalf("%s: %q, want %q: %d digits before the point, %d after it", text, got, want, len(whole), len(fraction)-shift)
+			t.Fatalf("%s: got %q, want %q: %d digits before the point, %d after it", text, got, want, len(whole), len(fraction)-shift)
 		}
 	}
 }

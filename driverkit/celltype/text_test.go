@@ -74,7 +74,7 @@ func checkJSON(t *testing.T, text string) {
 			switch got := celltype.CheckJSON([]byte(s), noNUL); {
 			case !utf8.ValidString(s):
 				if got != celltype.NotUTF8 {
-					t.Errorf("%q: %q, want notUTF8", s, got)
+					t.Errorf("%q: got %q, want notUTF8", s, got)
 				}
 			case (lone || nul && noNUL) != (got != celltype.OK), got == celltype.HasNUL && !nul, got == celltype.LoneSurrogate && !lone:
 				t.Errorf("%q: %q, a lone surrogate: %v, NUL: %v", s, got, lone, nul)

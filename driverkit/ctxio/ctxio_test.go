@@ -16,11 +16,11 @@ func TestWriterEndsWithItsContext(t *testing.T) {
 	var got bytes.Buffer
 	w := ctxio.Writer(ctx, &got)
 	if n, err := w.Write([]byte("before")); n != 6 || err != nil {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("got %d, %v, want n == 6 and no error", n, err)
 	}
 	cancel()
 	if n, err := w.Write([]byte("after")); n != 0 || !errors.Is(err, context.Canceled) {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("got %d, %v, want n == 0 and errors.Is(err, context.Canceled)", n, err)
 	}
 	if got.String() != "before" {
 		t.Errorf("wrote %q", &got)

@@ -40,7 +40,7 @@ func TestCondition(t *testing.T) {
 			}
 			got := ""
 			if err := rule.Sweep(driver.Table{ID: "t", Columns: tc.columns}, quote, func(c string) error { got = c; return nil }); err != nil || got != tc.want {
-				t.Errorf("%s: %s, %v, want %s", name, got, err, tc.want)
+				t.Errorf("%s: got %s, %v, want %s", name, got, err, tc.want)
 			}
 		}
 	})
@@ -61,7 +61,7 @@ func TestSweep(t *testing.T) {
 		expect := func(want int) {
 			t.Helper()
 			if err := sweep("a"); !errors.Is(err, fail) && err != nil || calls != want {
-				t.Errorf("%d calls, %v, want %d", calls, err, want)
+				t.Errorf("got %d calls, %v, want %d", calls, err, want)
 			}
 		}
 		expect(1)
@@ -92,7 +92,7 @@ func TestNew(t *testing.T) {
 		want    string
 	}{{-1, nil, "must not be negative"}, {1, nil, "needs KeepBy"}, {0, []string{"at"}, "which is 0"}} {
 		if _, err := retention.New(tc.keepFor, tc.by); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%v: %v, want %q", tc, err, tc.want)
+			t.Errorf("got %v: %v, want %q", tc, err, tc.want)
 		}
 	}
 	rule, err := retention.New(0, nil)

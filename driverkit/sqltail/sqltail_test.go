@@ -21,7 +21,7 @@ func TestQuery(t *testing.T) {
 		` FROM (SELECT newest.*, sum(coalesce(length(c0), 0) + coalesce(8, 0)) OVER (ORDER BY o0 DESC, o1 DESC ROWS UNBOUNDED PRECEDING) AS total` +
 		` FROM (SELECT "a" AS c0, "b" AS c1, age AS o0, id AS o1 FROM t WHERE x ORDER BY o0 DESC, o1 DESC LIMIT 5) AS newest) AS summed ORDER BY o0 DESC, o1 DESC`
 	if got := sqltail.Query(columns, "t WHERE x", []string{"age", "id"}, 5, 100); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got %s\nwant\n%s", got, want)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestTail(t *testing.T) {
 		}
 		got, err := tail.End(now)
 		if fmt.Sprintf("%q", got.Rows) != c.want || !errors.Is(err, c.err) || got.Imported.Equal(now) != (len(got.Rows) > 0) {
-			t.Errorf("%s: %q, imported %v, %v, want %s, %v", name, got.Rows, got.Imported, err, c.want, c.err)
+			t.Errorf("%s: got %q, imported %v, %v, want %s, %v", name, got.Rows, got.Imported, err, c.want, c.err)
 		}
 	}
 	if err := sqltail.New(columns, 100).Add(row("many", "1", "x")); err == nil {
@@ -65,10 +65,10 @@ func TestTimeColumn(t *testing.T) {
 		"":     sqltail.TimeColumn(columns[:2], "id"),
 	} {
 		if got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	if got := sqltail.TimeColumn(columns[:3]); got != "seen" {
-		t.Errorf("%q, want seen", got)
+		t.Errorf("got %q, want seen", got)
 	}
 }

@@ -17,7 +17,7 @@ func TestEachDigit(t *testing.T) {
 		id := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, a), b)
 		text := fmt.Appendf(nil, "%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 		if hi, lo, ok := uuidtext.Parse(text); !ok || hi != a || lo != b {
-			t.Fatalf("%s: %x, %x, %v", text, hi, lo, ok)
+			t.Fatalf("%s: got %x, %x, %v, want ok and hi == %v and lo == %v", text, hi, lo, ok, a, b)
 		}
 		for at := range text {
 			own := text[at]
@@ -29,7 +29,7 @@ func TestEachDigit(t *testing.T) {
 					want = c == '-'
 				}
 				if ok != want {
-					t.Fatalf("%q: %v, want %v", text, ok, want)
+					t.Fatalf("%q: got %v, want %v", text, ok, want)
 				}
 				if !ok {
 					continue
@@ -37,7 +37,7 @@ func TestEachDigit(t *testing.T) {
 				digits := append(append(append(append(append([]byte(nil), text[:8]...), text[9:13]...), text[14:18]...), text[19:23]...), text[24:]...)
 				id, err := hex.DecodeString(string(digits))
 				if err != nil || hi != binary.BigEndian.Uint64(id) || lo != binary.BigEndian.Uint64(id[8:]) {
-					t.Fatalf("%s: %x, %x, %v", text, hi, lo, err)
+					t.Fatalf("%s: got %x, %x, %v, want no error and hi == binary.BigEndian.Uint64(id) and lo == binary.BigEndian.Uint64(id[8:])", text, hi, lo, err)
 				}
 			}
 			text[at] = own

@@ -25,7 +25,7 @@ func TestPartIsComparedWithItsFile(t *testing.T) {
 		o.Scratch = t.TempDir()
 		err := openTables(t, url, o).Import(t.Context(), file(id, table, cells...))
 		if left, _ := os.ReadDir(o.Scratch); len(left) > 0 {
-			t.Errorf("%s: %d folders are left", id, len(left))
+			t.Errorf("%s: %d folders are left, want 0", id, len(left))
 		}
 		return err
 	}
@@ -89,7 +89,7 @@ func TestPartOfADayIsCompared(t *testing.T) {
 	w.put(t, key, own)
 	check(t, tables.Import(t.Context(), file("file-1", dayTable, cells...)))
 	if rows := w.rows(t, "", "events"); len(rows) != 3 {
-		t.Errorf("%d rows, want 3", len(rows))
+		t.Errorf("got %d rows, want 3", len(rows))
 	}
 }
 

@@ -189,7 +189,7 @@ func TestErrors(t *testing.T) {
 			case errors.Is(err, fs.ErrNotExist):
 				t.Errorf("%v matches fs.ErrNotExist, but the object may be there", err)
 			case !strings.Contains(err.Error(), "s3://"), strings.Contains(err.Error(), buckettest.SecretKey):
-				t.Errorf("%v: want the bucket and no secret", err)
+				t.Errorf("got %v: want the bucket and no secret", err)
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func TestUnreachable(t *testing.T) {
 		_, err := s.Open(ctx, object("id"))
 		cancel()
 		if err == nil || errors.Is(err, fs.ErrNotExist) || driver.IsPermanent(err) {
-			t.Errorf("%s: %v, want an error that a retry fixes", url, err)
+			t.Errorf("%s: got %v, want an error that a retry fixes", url, err)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestForeignPart(t *testing.T) {
 	w.remove(t, key)
 	check(t, tables.Import(t.Context(), file("file-1", table, "a", "b")))
 	if rows := w.rows(t, "", "events"); len(rows) != 2 {
-		t.Errorf("%d rows, want 2", len(rows))
+		t.Errorf("got %d rows, want 2", len(rows))
 	}
 }
 

@@ -198,10 +198,10 @@ func TestKillsDuringImportsOfDays(t *testing.T) {
 	}
 	files := k.run(t, url, tables)
 	if got := len(w.rows(t, "", dayTable.ID)); got != files*dayFileRows {
-		t.Errorf("%d rows, want %d", got, files*dayFileRows)
+		t.Errorf("got %d rows, want %d", got, files*dayFileRows)
 	}
 	if got := len(w.keys(t)); got != files*dayFileParts+1 {
-		t.Errorf("%d objects, want %d parts and a definition", got, files*dayFileParts)
+		t.Errorf("got %d objects, want %d parts and a definition", got, files*dayFileParts)
 	}
 }
 
@@ -253,6 +253,6 @@ func TestKillsDuringArchiving(t *testing.T) {
 		records += strings.Count(string(text), "\n") - 1
 	}
 	if records != files*2*killHours {
-		t.Errorf("%d records, want %d", records, files*2*killHours)
+		t.Errorf("got %d records, want %d", records, files*2*killHours)
 	}
 }

@@ -114,7 +114,7 @@ func TestConformance(t *testing.T) {
 			o.Scratch = t.TempDir()
 			buffertest.Target(t, harness(func() *world { return w }, o))
 			if left, _ := os.ReadDir(o.Scratch); len(left) > 0 {
-				t.Errorf("%d folders are left in the scratch folder", len(left))
+				t.Errorf("%d folders are left in the scratch folder, want 0", len(left))
 			}
 		})
 	}

@@ -132,7 +132,7 @@ func TestErrors(t *testing.T) {
 		answer(503, "", ""), answer(502, "", "<html>"),
 	} {
 		if err == nil || strings.Contains(err.Error(), "<html>") {
-			t.Errorf("%v, want an error without the page of a proxy", err)
+			t.Errorf("got %v, want an error without the page of a proxy", err)
 		}
 		if driver.IsPermanent(err) {
 			t.Errorf("%v is held, want a retry", err)

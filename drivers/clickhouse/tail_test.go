@@ -148,7 +148,7 @@ func TestTailWithoutParts(t *testing.T) {
 		mustImport(t, target, newFile(fmt.Sprintf("engine-f%012d", i), table("events", idColumn), []string{fmt.Sprint(i)}))
 	}
 	if got := tailIDs(t, target, "events", 2); got != "1 2" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want \"1 2\"", got)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestTailOfOtherTables(t *testing.T) {
 	server.Exec(t, "INSERT INTO "+target.table("plain")+" SELECT 1, ['a'], 1e100, unhex('ff00'), NULL, map('k', 1)")
 	tail, err := target.Tail(t.Context(), "plain", 5)
 	if err != nil || fmt.Sprintf("%q", tail.Rows) != `[["1" "['a']" "1e+100" "\xff\x00" "" "{'k':1}"]]` || tail.Rows[0][4] != nil {
-		t.Errorf("%q, %v", tail.Rows, err)
+		t.Errorf("got %q, %v, want no error and fmt.Sprintf(\"%%q\", tail.Rows) == `[[\"1\" \"['a']\" \"1e+100\" \"\\xff\\x00\" \"\" \"{'k':1}\"]]` and tail.Rows[0][4] == nil", tail.Rows, err)
 	}
 	server.Exec(t, "CREATE TABLE "+target.table("log")+" (id Int32) ENGINE = Log")
 	expectPermanent(t, "an engine without parts", func() error { _, err := target.Tail(t.Context(), "log", 5); return err }(), "has the engine Log")

@@ -36,7 +36,7 @@ func open(t *testing.T, path string, opts duckdb.Options) *duckdb.Target {
 func execute(t *testing.T, db *sql.DB, statements string) {
 	t.Helper()
 	if _, err := db.Exec(statements); err != nil {
-		t.Fatalf("%v\n%s", err, statements)
+		t.Fatalf("got %v\n%s\nwant no error", err, statements)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	for _, path := range []string{text, filepath.Join(dir, "missing", "a"), dir, filepath.Join(dir, "a?b")} {
 		if target, err := duckdb.Open(path, duckdb.Options{}); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, %v, want an error with the path", path, target, err)
+			t.Errorf("%s: got %v, %v, want an error with the path", path, target, err)
 		}
 	}
 	for _, opts := range []duckdb.Options{{MemoryLimit: -1}, {Threads: -1}} {

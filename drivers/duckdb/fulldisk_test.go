@@ -42,7 +42,7 @@ func TestCommitOnFullDisk(t *testing.T) {
 	p := proctest.Start(t, t.Name(), path)
 	defer p.Kill()
 	if out, err := p.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	target := open(t, path, duckdb.Options{Threads: 1})
 	mustImport(t, target, file("full", fullDiskTable, fullDiskRows()...))

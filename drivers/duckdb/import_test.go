@@ -63,7 +63,7 @@ func mustImport(t *testing.T, target *duckdb.Target, f *driver.File) {
 func expectRows(t *testing.T, target *duckdb.Target, table string, want ...[]string) {
 	t.Helper()
 	if got := rows(t, target.DB(), table); !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-		t.Errorf("%.2000q\nwant\n%.2000q", got, want)
+		t.Errorf("got %.2000q\nwant\n%.2000q", got, want)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestTypes(t *testing.T) {
 	want := "VARCHAR|610062|VARCHAR|0|BOOLEAN|true|BIGINT|-9223372036854775808|DOUBLE|nan|DECIMAL(38,4)|-9999999999999999999999999999999999.9999|" +
 		"TIMESTAMP WITH TIME ZONE|1795333639000001|DATE|2026-11-23|UUID|0191f6a8-1c2d-7e3f-8a9b-0c1d2e3f4a5b|JSON|null|BLOB|0001FF"
 	if err != nil || got != want {
-		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
 	}
 	var order bool
 	if err := target.DB().QueryRow("SELECT c8 > '00000000-0000-0000-0000-000000000000'::UUID AND c0 > 'a' FROM t WHERE c1 = ''").Scan(&order); err != nil || !order {
@@ -177,7 +177,7 @@ func TestRefusedRows(t *testing.T) {
 	want := []string{`row 4000, column "id": nullValue`, `row 4001, column "id": notUTF8`, `row 4002, column "x": malformed`}
 	for i, w := range want {
 		if len(refused.Rows) != len(want) || refused.Rows[i].String() != w {
-			t.Fatalf("%v, want %s", refused.Rows, want)
+			t.Fatalf("got %v, want %s", refused.Rows, want)
 		}
 	}
 	for _, at := range []int{0, 2048, 4999} {
@@ -218,7 +218,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 	many := importRows("many", slices.Repeat([][]string{{buffertest.Null, "1"}}, 3000))
 	if len(many.Rows) != driver.MaxRowErrors {
-		t.Errorf("%d refused rows", len(many.Rows))
+		t.Errorf("%d refused rows, want %v", len(many.Rows), driver.MaxRowErrors)
 	}
 	mustImport(t, target, file("after", table, good...))
 }
@@ -235,7 +235,7 @@ func TestTableGrowsDuringImports(t *testing.T) {
 				table := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i), Type: datatype.Int64}}}
 				id := fmt.Sprintf("file-%d-%d", w, i)
 				if err := target.Import(t.Context(), file(id, table, []string{id, "1"}, []string{id, buffertest.Null})); err != nil {
-					t.Errorf("%s: %v", id, err)
+					t.Errorf("%s: got %v, want no error", id, err)
 				}
 				if n, err := target.CountFile(t.Context(), table, id); n != 2 || err != nil {
 					t.Errorf("%s has %d rows, %v", id, n, err)
@@ -342,6 +342,6 @@ func TestEngines(t *testing.T) {
 	var got string
 	err := target.DB().QueryRow(`SELECT concat_ws(' ', count(*), sum(id), count(DISTINCT name), count(total), sum(total)) FROM "shop.orders"`).Scan(&got)
 	if want := "20 190 1 10 15.00"; err != nil || got != want {
-		t.Errorf("%s, want %s: %v", got, want, err)
+		t.Errorf("got %s, want %s: %v", got, want, err)
 	}
 }

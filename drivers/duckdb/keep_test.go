@@ -95,7 +95,7 @@ func TestKeepForBesideImports(t *testing.T) {
 		var n, distinct, old int
 		err := target.DB().QueryRow("SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE \"at\" < now()) FROM t").Scan(&n, &distinct, &old)
 		if err != nil || n != files*each/4 || distinct != n || old != 0 {
-			t.Errorf("%s: %d rows, %d distinct, %d old, %v, want %d", when, n, distinct, old, err, files*each/4)
+			t.Errorf("%s: got %d rows, %d distinct, %d old, %v, want %d", when, n, distinct, old, err, files*each/4)
 		}
 	}
 	expect("at the end")

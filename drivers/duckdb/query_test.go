@@ -23,7 +23,7 @@ func TestQueryRuns(t *testing.T) {
 	language, query := target.Query(table)
 	rows, err := target.DB().QueryContext(t.Context(), query)
 	if err != nil || language != "DuckDB" {
-		t.Fatalf("%s: %s: %v", language, query, err)
+		t.Fatalf("%s: got %s: %v, want no error and language == \"DuckDB\"", language, query, err)
 	}
 	defer rows.Close()
 	if rows.Next() || rows.Err() != nil {

@@ -26,7 +26,7 @@ func TestSQLRuns(t *testing.T) {
 	} {
 		db := target.DB()
 		if _, err := db.ExecContext(t.Context(), "DELETE FROM "+sql.Table+" WHERE "+where); err != nil {
-			t.Fatalf("%s: %v", where, err)
+			t.Fatalf("%s: got %v, want no error", where, err)
 		}
 		var left int
 		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+sql.Table+" WHERE b <> 'x'").Scan(&left); err != nil || left != 2-i {

@@ -130,7 +130,7 @@ func TestTailOfOtherTables(t *testing.T) {
 	}
 	for table, want := range map[string]string{"named": "rename it", "seen": "is a view", "_forebay_imports": "keeps for itself", "PLAIN": `table "plain"`} {
 		if _, err := target.Tail(t.Context(), table, 5); !driver.IsPermanent(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", table, err, want)
+			t.Errorf("%s: got %v, want %q", table, err, want)
 		}
 	}
 	if _, err := target.Tail(t.Context(), "absent", 5); !errors.Is(err, fs.ErrNotExist) {

@@ -184,7 +184,7 @@ func TestWaitingFilesShareACommit(t *testing.T) {
 	}
 	wg.Wait()
 	if c.n > 5 {
-		t.Errorf("%d commits for %d files that waited", c.n, files)
+		t.Errorf("%d commits for %d files that waited, want at most 5", c.n, files)
 	}
 	expectIDs(t, local.Catalog(), "events", 10*(files+1))
 }

@@ -46,7 +46,7 @@ func TestFilesAreSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(name); string(text) != "text" || err != nil {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v, want string(text) == \"text\" and no error", text, err)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestFailedImportLeavesNoFiles(t *testing.T) {
 		t.Fatal("a wrong cell is stored")
 	}
 	if paths := dataFiles(t, folder); len(paths) > 0 {
-		t.Errorf("%q", paths)
+		t.Errorf("got %q, want len(paths) <= 0", paths)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestNames(t *testing.T) {
 	target := open(t, t.TempDir(), iceberg.Options{})
 	for _, name := range []string{"..", "a/b", "", "é", "a b", "-a", strings.Repeat("a", 201)} {
 		if err := target.Ensure(t.Context(), driver.Table{ID: name, Columns: typedColumns}); !driver.IsPermanent(err) {
-			t.Errorf("%q: %v, want a permanent error", name, err)
+			t.Errorf("%q: got %v, want a permanent error", name, err)
 		}
 	}
 }

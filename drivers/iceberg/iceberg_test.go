@@ -187,6 +187,6 @@ func expectIDs(t testing.TB, c catalog.Catalog, name string, n int) {
 func mustImport(t testing.TB, target driver.Target, f *driver.File) {
 	t.Helper()
 	if err := target.Import(context.Background(), f); err != nil {
-		t.Fatalf("%s: %v", f.ID, err)
+		t.Fatalf("%s: got %v, want no error", f.ID, err)
 	}
 }

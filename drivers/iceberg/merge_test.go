@@ -363,7 +363,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	mustCompact(t, open(t, folder, iceberg.Options{}))
 	for name, stays := range names {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
-			t.Errorf("%s: %v, want that it stays: %t", name, err, stays)
+			t.Errorf("%s: got %v, want that it stays: %t", name, err, stays)
 		}
 	}
 	for _, path := range paths {

@@ -16,7 +16,7 @@ func TestQueryHasAnOrder(t *testing.T) {
 		`SELECT * FROM "forebay"."events" ORDER BY "re""ceived" DESC NULLS LAST LIMIT 20`: {ID: "events", Columns: columns},
 	} {
 		if language, got := target.Query(table); got != want || language != "SQL" {
-			t.Errorf("%s: %s, want %s", language, got, want)
+			t.Errorf("%s: got %s, want %s", language, got, want)
 		}
 	}
 }

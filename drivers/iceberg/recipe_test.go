@@ -60,7 +60,7 @@ func TestRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows := rowsOf(t, target.Catalog(), "clicks"); len(rows) != n {
-		t.Errorf("%d rows, want %d", len(rows), n)
+		t.Errorf("got %d rows, want %d", len(rows), n)
 	}
 	if commits := len(load(t, target.Catalog(), "clicks").Metadata().Snapshots()); commits != 1 {
 		t.Errorf("%d commits, want 1", commits)

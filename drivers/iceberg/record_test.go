@@ -149,7 +149,7 @@ func TestIDsOfOtherEnginesAreForgotten(t *testing.T) {
 	mustImport(t, target, makeFile("engine-f2", 10, 10))
 	props := load(t, target.Catalog(), "events").Properties()
 	if props["forebay.imported.old"] != "" || props["forebay.imported.young"] == "" || props["forebay.imported.engine"] == "" {
-		t.Errorf("%v", props)
+		t.Errorf("got %v, want props[\"forebay.imported.old\"] == \"\" and props[\"forebay.imported.young\"] != \"\" and props[\"forebay.imported.engine\"] != \"\"", props)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestCompactExpires(t *testing.T) {
 		t.Errorf("%d snapshots, want 10", n)
 	}
 	if after := countFiles(t, folder); after > before-40 {
-		t.Errorf("%d files, %d before: files of expired snapshots stay", after, before)
+		t.Errorf("%d files, %d before: files of expired snapshots stay, want at most %v", after, before, before-40)
 	}
 	mustImport(t, target, makeFile("engine-f0", 0, 1))
 	expectIDs(t, target.Catalog(), "events", files)

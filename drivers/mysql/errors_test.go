@@ -196,7 +196,7 @@ func TestMessages(t *testing.T) {
 		{Number: dataTruncated, Message: "Data truncated for column 'v' at row 2"}:                                                    {"the value does not fit the column", "v"},
 	} {
 		if got := [2]string{message(text), columnOf(text)}; got != want {
-			t.Errorf("%s: %q, want %q", text.Message, got, want)
+			t.Errorf("%s: got %q, want %q", text.Message, got, want)
 		}
 	}
 }

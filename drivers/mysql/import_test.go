@@ -45,7 +45,7 @@ func TestAbandonedAttempt(t *testing.T) {
 	}
 	err = target.Import(t.Context(), f)
 	if expectRetryable(t, "the second attempt", err); number(err) != lockWaitTimeout {
-		t.Errorf("%v, want a lock time-out", err)
+		t.Errorf("got %v, want a lock time-out", err)
 	}
 	if _, err := target.Void(t.Context(), tbl, f.ID); number(err) != lockWaitTimeout {
 		t.Errorf("Void = %v, want a lock time-out", err)
@@ -81,7 +81,7 @@ func TestEnginesTogether(t *testing.T) {
 					tbl.Extend = true
 					row := []string{"1", "2"}
 					if err := importPatiently(t, target, newFile(id, tbl, row[:len(columns)], row[:len(columns)])); err != nil {
-						t.Errorf("%s: %v", id, err)
+						t.Errorf("%s: got %v, want no error", id, err)
 					}
 				}
 			}
@@ -89,7 +89,7 @@ func TestEnginesTogether(t *testing.T) {
 	}
 	wg.Wait()
 	if rows := readTable(t, database, "events"); len(rows) != 2*(files+engines*files) {
-		t.Errorf("%d rows, want %d", len(rows), 2*(files+engines*files))
+		t.Errorf("got %d rows, want %d", len(rows), 2*(files+engines*files))
 	}
 }
 

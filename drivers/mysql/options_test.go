@@ -44,7 +44,7 @@ func TestValidate(t *testing.T) {
 			target.Close()
 		}
 		if fmt.Sprint(err) != fmt.Sprint(openErr) || (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter")) {
-			t.Errorf("%s %+v: %v, Open: %v, want %q", c.address, c.o, err, openErr, c.want)
+			t.Errorf("got %s %+v: %v, Open: %v, want %q", c.address, c.o, err, openErr, c.want)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestQueryHasNoPassword(t *testing.T) {
 	defer target.Close()
 	language, query := target.Query(driver.Table{ID: "in.c-web.events"})
 	if language != "MySQL" || query != "SELECT * FROM `d``b`.`in.c-web.events` LIMIT 20" || strings.Contains(query, "hunter2") {
-		t.Errorf("%s: %s", language, query)
+		t.Errorf("%s: got %s, want language == \"MySQL\" and query == \"SELECT * FROM `d``b`.`in.c-web.events` LIMIT 20\" and !strings.Contains(query, \"hunter2\")", language, query)
 	}
 	at := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "n", Type: datatype.Int64}, {Name: "received`at", Type: datatype.Timestamp}}}
 	if _, query := target.Query(at); query != "SELECT * FROM `d``b`.`t` ORDER BY `received``at` DESC LIMIT 20" {

@@ -83,7 +83,7 @@ func TestBinaryUUID(t *testing.T) {
 		var got string
 		err := server.Connect(t, target.database).QueryRow("SELECT GROUP_CONCAT(CONCAT(COALESCE(HEX(v), '-'), ' ', HEX(raw)) ORDER BY v DESC) FROM events").Scan(&got)
 		if want := strings.ToUpper(strings.ReplaceAll(id, "-", "")) + " FFEF,- "; err != nil || got != want {
-			t.Errorf("%s, %v, want %s", got, err, want)
+			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestNegativeZero(t *testing.T) {
 	target := open(t, Options{})
 	mustImport(t, target, newFile("file-1", table("events", col("v", datatype.Float64)), []string{"-0"}))
 	if got := readTable(t, target.database, "events"); len(got) != 1 || strings.TrimPrefix(got[0][0], "-") != "0" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want len(got) == 1 and strings.TrimPrefix(got[0][0], \"-\") == \"0\"", got)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestColumnsOfTheDatabase(t *testing.T) {
 			CREATE TABLE own (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, part varchar(20) DEFAULT 'none')`)
 		mustImport(t, target, newFile("file-1", table("events", idColumn), []string{"7"}, []string{"8"}))
 		if got := readTable(t, target.database, "events"); len(got) != 2 || got[1][1] != "8" || got[1][2] != "16" {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want len(got) == 2 and got[1][1] == \"8\" and got[1][2] == \"16\"", got)
 		}
 		own := table("own", required(idColumn))
 		mustImport(t, target, newFile("file-2", own, []string{"0"}, []string{"-3"}))

@@ -170,7 +170,7 @@ func (d *damagedParts) check(t *testing.T, data []byte, what string) (tailed, me
 	switch {
 	case err != nil:
 		if !driver.IsPermanent(err) || !strings.Contains(err.Error(), d.paths[1]) {
-			t.Errorf("%s: %v, want a permanent error that names the part", what, err)
+			t.Errorf("%s: got %v, want a permanent error that names the part", what, err)
 		}
 		if left, err := filepath.Glob(filepath.Join(d.target.folder.Root, parts.TempDir, parts.MergeID+"*")); err != nil || len(left) > 0 {
 			t.Errorf("%s: the failed merge leaves %v, %v", what, left, err)
@@ -359,14 +359,14 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 		}
 		for _, f := range files { // repeated imports find their rows
 			if err := target.Import(t.Context(), f); err != nil {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want no error", what, err)
 			}
 		}
 		got := make(map[string]int)
 		for _, path := range left {
 			rows, err := parquettest.ReadPart(path, storedColumns)
 			if err != nil {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want no error", what, err)
 			}
 			for _, row := range rows {
 				got[strings.Join(row, "|")]++
@@ -379,7 +379,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 		}
 		for row, n := range got {
 			if n != 0 {
-				t.Fatalf("%s: %d too many of the row %.200q", what, n, row)
+				t.Fatalf("%s: %d too many of the row %.200q, want 0", what, n, row)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func TestPartsDependOnTheRowsAlone(t *testing.T) {
 		}
 	}
 	if len(all[0]) != 4 {
-		t.Errorf("%d parts, want one for each of 3 days and one without", len(all[0]))
+		t.Errorf("got %d parts, want one for each of 3 days and one without", len(all[0]))
 	}
 	for path, data := range all[0] {
 		if all[1][path] != data {
@@ -178,7 +178,7 @@ func TestBadCellsAreNamed(t *testing.T) {
 		err := target.Import(t.Context(), fileOf("file-1", table, rows...))
 		var refused *driver.RowsError
 		if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[1].Row != 3 || refused.Rows[1].Column != "c" || refused.Rows[1].Reason != c.reasons {
-			t.Errorf("%s: %v, want the rows 1 and 3 with the reason %s", c.typ, err, c.reasons)
+			t.Errorf("%s: got %v, want the rows 1 and 3 with the reason %s", c.typ, err, c.reasons)
 		}
 		if c.bad != buffertest.Null && strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%s: the error %q has the value", c.typ, err)
@@ -200,7 +200,7 @@ func TestBadDaysAreNamed(t *testing.T) {
 			var refused *driver.RowsError
 			if !errors.As(err, &refused) || !refused.Complete || len(refused.Rows) != 2 || refused.Rows[0].Row != 1 || refused.Rows[1].Row != 3 ||
 				refused.Rows[0].Column != "day" || refused.Rows[0].Reason != "malformed" {
-				t.Errorf("%s %q: %v, want the rows 1 and 3", typ, bad, err)
+				t.Errorf("%s %q: got %v, want the rows 1 and 3", typ, bad, err)
 			}
 			expectRows(t, target, table.ID, nil)
 			mustImport(t, target, fileOf("file-1", table, rows[0], rows[2]))
@@ -230,6 +230,6 @@ func TestManyDays(t *testing.T) {
 	mustImport(t, target, fileOf("file-1", table, rows...))
 	expectRows(t, target, table.ID, rows)
 	if n := len(partsOf(t, target, table.ID)); n != 500 {
-		t.Errorf("%d parts, want 500", n)
+		t.Errorf("got %d parts, want 500", n)
 	}
 }

@@ -243,11 +243,11 @@ func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 		mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 		theirs := filepath.Join(t.TempDir(), "theirs.parquet")
 		if err := writeWithLibrary(theirs, types, columns, rows); err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: got %v, want no error", what, err)
 		}
 		read, err := parquettest.ReadPart(theirs, columns)
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: got %v, want no error", what, err)
 		}
 		expectSame(t, what+", by the library", read, rows)
 		expectSame(t, what, rowsOf(t, target, "events"), rows)
@@ -262,11 +262,11 @@ func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 func expectSame(t *testing.T, what string, got, want [][]string) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%s: %d rows, want %d", what, len(got), len(want))
+		t.Fatalf("%s: got %d rows, want %d", what, len(got), len(want))
 	}
 	for i := range want {
 		if !slices.Equal(got[i], want[i]) {
-			t.Fatalf("%s: row %d is\n%.2000q\nwant\n%.2000q", what, i, got[i], want[i])
+			t.Fatalf("got %s: row %d is\n%.2000q\nwant\n%.2000q", what, i, got[i], want[i])
 		}
 	}
 }

@@ -108,9 +108,9 @@ func TestWiderColumnAllocatesNothing(t *testing.T) {
 		}
 	}
 	if add(); p.longs[0] != -1700 {
-		t.Errorf("%d, want -1700", p.longs[0])
+		t.Errorf("got %d, want -1700", p.longs[0])
 	}
 	if n := testing.AllocsPerRun(100, add); n > 0 {
-		t.Errorf("%v allocations a cell", n)
+		t.Errorf("%v allocations a cell, want 0", n)
 	}
 }

@@ -65,7 +65,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 				}
 			}
 			if after := len(partsOf(t, target, table.ID)); after > before/4 {
-				t.Errorf("%d parts were merged to %d", before, after)
+				t.Errorf("%d parts were merged to %d, want at most %v", before, after, before/4)
 			}
 			expectRows(t, target, table.ID, want)
 			for _, f := range files {
@@ -143,7 +143,7 @@ func TestPartThatIsNotOurs(t *testing.T) {
 		}
 		_ = target.Compact(t.Context(), table) // an error if it meets the part
 		if n := len(partsOf(t, target, table.ID)); n != 8 {
-			t.Errorf("%s: %d parts are left of 8", name, n)
+			t.Errorf("%s: %d parts are left of 8, want 8", name, n)
 		}
 	}
 	var schema *driver.SchemaError

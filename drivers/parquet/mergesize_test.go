@@ -117,7 +117,7 @@ func sumsOf(t *testing.T, path string, sums []fileSum) {
 	}
 	p, err := pq.OpenFile(f, info.Size())
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("%s: got %v, want no error", path, err)
 	}
 	for _, g := range p.RowGroups() {
 		files, rows := make([]int, 0, g.NumRows()), make([]uint64, g.NumRows())
@@ -142,7 +142,7 @@ func sumsOf(t *testing.T, path string, sums []fileSum) {
 					})
 				}
 				if err != nil {
-					t.Fatalf("%s: %v", path, err)
+					t.Fatalf("%s: got %v, want no error", path, err)
 				}
 				pq.Release(page)
 			}

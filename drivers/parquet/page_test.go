@@ -45,7 +45,7 @@ func TestBoundsOfAPage(t *testing.T) {
 				naive.add(&c, v)
 			}
 			if got, want := c.boundsOf(p), naive.cut(&c); !reflect.DeepEqual(got, want) {
-				t.Fatalf("%s: %q, want %q, of %q", of, got, want, p.data)
+				t.Fatalf("%s: got %q, want %q, of %q", of, got, want, p.data)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestDictionaryHasEachText(t *testing.T) {
 		}
 		for i, place := range d.page {
 			if d.texts[place] != want[i] {
-				t.Fatalf("%q has the place of %q", want[i], d.texts[place])
+				t.Fatalf("%q has the place of %q, want %v", want[i], d.texts[place], want[i])
 			}
 		}
 		if len(d.page) != len(want) || len(d.places) != len(d.texts) {

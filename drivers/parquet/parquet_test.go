@@ -83,7 +83,7 @@ func rowsOf(t testing.TB, target *parquet.Target, table string) (rows [][]string
 	for _, path := range paths {
 		part, err := parquettest.ReadPart(path, columns)
 		if err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("%s: got %v, want no error", path, err)
 		}
 		rows = append(rows, part...)
 	}

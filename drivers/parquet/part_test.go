@@ -141,7 +141,7 @@ func opened(t *testing.T, path string) *pq.File {
 	}
 	p, err := pq.OpenFile(f, info.Size())
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("%s: got %v, want no error", path, err)
 	}
 	return p
 }

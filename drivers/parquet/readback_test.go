@@ -96,7 +96,7 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 			t.Errorf("%s is stored wrongly, and Compact = nil", what)
 		}
 		if n := len(names(target)); n != 8 {
-			t.Errorf("%s is stored wrongly, and %d parts are left of 8", what, n)
+			t.Errorf("%s is stored wrongly, and %d parts are left of 8, want 8", what, n)
 		}
 		target.folder.FS = parts.Disk{}
 		if err := target.Compact(t.Context(), table); err != nil || len(names(target)) != 1 {

@@ -70,7 +70,7 @@ func TestOtherReaders(t *testing.T) {
 				}
 				out, err := exec.Command(script.read[0], append(script.read[1:], paths...)...).Output()
 				if err != nil {
-					t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr)
+					t.Fatalf("got %v: %s, want no error", err, err.(*exec.ExitError).Stderr)
 				}
 				var got [][]string
 				for line := range strings.Lines(string(out)) {
@@ -78,7 +78,7 @@ func TestOtherReaders(t *testing.T) {
 					in := json.NewDecoder(strings.NewReader(line))
 					in.UseNumber()
 					if err := in.Decode(&row); err != nil {
-						t.Fatalf("%v: %.200s", err, line)
+						t.Fatalf("got %v: %.200s, want no error", err, line)
 					}
 					var cells []string
 					for _, c := range columns {
@@ -88,7 +88,7 @@ func TestOtherReaders(t *testing.T) {
 				}
 				slices.SortFunc(got, slices.Compare[[]string])
 				if len(got) != len(want) {
-					t.Fatalf("%d rows, want %d", len(got), len(want))
+					t.Fatalf("got %d rows, want %d", len(got), len(want))
 				}
 				for i := range want {
 					for at, c := range columns {

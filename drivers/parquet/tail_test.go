@@ -119,10 +119,10 @@ func TestTailOfDaysAndNewColumns(t *testing.T) {
 	tail, err := target.Tail(t.Context(), "t", 2)
 	want := [][]string{{"2026-11-24", "a", buffertest.Null}, {"2026-11-20", "b", "-7"}}
 	if got := tailTexts(tail); err != nil || !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-		t.Errorf("%q, %v, want %q", got, err, want)
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	if tail, err = target.Tail(t.Context(), "t", 9); err != nil || len(tail.Rows) != 3 || tail.Rows[0][1] == nil {
-		t.Errorf("%q, %v", tailTexts(tail), err)
+		t.Errorf("got %q, %v, want no error and len(tail.Rows) == 3 and tail.Rows[0][1] != nil", tailTexts(tail), err)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestTailOfDamagedParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tail, err := target.Tail(t.Context(), "t", 5); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %q, %v, want an error that names the part", name, tailTexts(tail), err)
+			t.Errorf("%s: got %q, %v, want an error that names the part", name, tailTexts(tail), err)
 		}
 	}
 	other := []datatype.Column{{Name: "text", Type: datatype.Int64}}

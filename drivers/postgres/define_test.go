@@ -115,7 +115,7 @@ func TestExtendBesideReaders(t *testing.T) {
 	two := newFile("file-2", events, []string{"2", "2"})
 	err = target.Import(t.Context(), two)
 	if expectRetryable(t, "an ALTER beside a reader", err); sqlState(err) != lockNotAvailable {
-		t.Errorf("%v, want a lock time-out", err)
+		t.Errorf("got %v, want a lock time-out", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -169,7 +169,7 @@ func TestValuesAreCutFromMessages(t *testing.T) {
 		}
 		err := rowError(&pgconn.PgError{Code: code, Message: message, Where: `COPY t, line 3, column x: "secret"`}, "t")
 		if err == nil || err.Rows[0] != (driver.RowError{Row: 2, Column: "x", Reason: code, Message: want}) || strings.Contains(err.Err.Error(), "secret") {
-			t.Errorf("%s: %+v, %v, want %q", message, err, errors.Unwrap(err), want)
+			t.Errorf("%s: got %+v, %v, want %q", message, err, errors.Unwrap(err), want)
 		}
 	}
 }
@@ -214,11 +214,11 @@ func TestServerInAnotherLanguage(t *testing.T) {
 		err := target.Import(t.Context(), newFile("file-"+id, tbl, []string{"1", "ok"}, []string{"2", "secret"}))
 		var refused *driver.RowsError
 		if !errors.As(err, &refused) || len(refused.Rows) != 1 || strings.Contains(err.Error(), "secret") {
-			t.Fatalf("%s: %v, want one refused row", id, err)
+			t.Fatalf("%s: got %v, want one refused row", id, err)
 		}
 		got := refused.Rows[0]
 		if want.Message = got.Message; got != want {
-			t.Errorf("%s: %v, want %v", id, got, want)
+			t.Errorf("%s: got %v, want %v", id, got, want)
 		}
 		if !strings.ContainsFunc(got.Message, func(r rune) bool { return r > 0x3000 }) {
 			t.Skipf("the server has no Japanese messages: %v", err)

@@ -37,7 +37,7 @@ func TestAbandonedAttempt(t *testing.T) {
 	}
 	err = target.Import(t.Context(), f)
 	if expectRetryable(t, "the second attempt", err); sqlState(err) != lockNotAvailable {
-		t.Errorf("%v, want a lock time-out", err)
+		t.Errorf("got %v, want a lock time-out", err)
 	}
 
 	patient := reopen(t, target.options)
@@ -133,7 +133,7 @@ func TestEnginesTogether(t *testing.T) {
 					tbl.Extend = true
 					row := []string{"1", "2"}
 					if err := importPatiently(t, target, newFile(id, tbl, row[:len(columns)], row[:len(columns)])); err != nil {
-						t.Errorf("%s: %v", id, err)
+						t.Errorf("%s: got %v, want no error", id, err)
 					}
 				}
 			}
@@ -141,7 +141,7 @@ func TestEnginesTogether(t *testing.T) {
 	}
 	wg.Wait()
 	if rows := readTable(t, options.Schema, "events"); len(rows) != 2*(files+engines*files) {
-		t.Errorf("%d rows, want %d", len(rows), 2*(files+engines*files))
+		t.Errorf("got %d rows, want %d", len(rows), 2*(files+engines*files))
 	}
 }
 
@@ -289,7 +289,7 @@ func TestPooler(t *testing.T) {
 					newFile(fmt.Sprintf("users-%d-%d", n, i), users, []string{"1"}, []string{"2"}, []string{"1"}),
 				} {
 					if err := importPatiently(t, target, f); err != nil {
-						t.Errorf("%s: %v", f.ID, err)
+						t.Errorf("%s: got %v, want no error", f.ID, err)
 					}
 				}
 			}
@@ -297,7 +297,7 @@ func TestPooler(t *testing.T) {
 	}
 	wg.Wait()
 	if rows := readTable(t, options.Schema, "events"); len(rows) != 20 {
-		t.Errorf("%d rows, want 20", len(rows))
+		t.Errorf("got %d rows, want 20", len(rows))
 	}
 	expectRows(t, targets[0], "users", []string{"1"}, []string{"2"})
 }

@@ -75,6 +75,6 @@ func TestKeepForPartitions(t *testing.T) {
 	}
 	slices.Sort(ids)
 	if want := []string{"108", "109", "7"}; !slices.Equal(ids, want) {
-		t.Errorf("%q, want %q", ids, want)
+		t.Errorf("got %q, want %q", ids, want)
 	}
 }

@@ -104,7 +104,7 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 		report, err = engine.Verify(t.Context())
 	}
 	if err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 	}
 }
 

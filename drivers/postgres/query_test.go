@@ -42,6 +42,6 @@ func TestQueryRuns(t *testing.T) {
 	}
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || !strings.Contains(strings.Join(plan, "\n"), "Tid Range Scan") {
-		t.Errorf("%q, %v", plan, err)
+		t.Errorf("got %q, %v, want no error and strings.Contains(strings.Join(plan, \"\\n\"), \"Tid Range Scan\")", plan, err)
 	}
 }

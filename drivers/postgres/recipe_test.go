@@ -71,12 +71,12 @@ func TestRecipe(t *testing.T) {
 	rejected := 0
 	for record, err := range eng.Sink("product", "events").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil || record.Column != "tenant" {
-			t.Errorf("%+v, %v", record, err)
+			t.Errorf("got %+v, %v, want no error and record.Column == \"tenant\"", record, err)
 		}
 		rejected++
 	}
 	if rejected != 1 {
-		t.Errorf("%d events in the quarantine", rejected)
+		t.Errorf("%d events in the quarantine, want 1", rejected)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestTenantsSeeTheirRows(t *testing.T) {
 	exec := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
-			t.Fatalf("%s: %v", sql, err)
+			t.Fatalf("%s: got %v, want no error", sql, err)
 		}
 	}
 	source := func(more ...mapping.Column) forebay.Source {
@@ -124,7 +124,7 @@ func TestTenantsSeeTheirRows(t *testing.T) {
 	t.Cleanup(func() {
 		for _, sql := range []string{`RESET ROLE`, `DROP OWNED BY dashboard`, `DROP ROLE dashboard`} {
 			if _, err := conn.Exec(context.Background(), sql); err != nil {
-				t.Errorf("%s: %v", sql, err)
+				t.Errorf("%s: got %v, want no error", sql, err)
 			}
 		}
 	})

@@ -81,7 +81,7 @@ func TestImportsPassATail(t *testing.T) {
 	}
 	mustImport(t, target, newFile("file-2", tbl, []string{"2"}))
 	if got := tailIDs(t, target, "events", 5); got != "1 2" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want \"1 2\"", got)
 	}
 }
 

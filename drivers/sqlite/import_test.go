@@ -143,7 +143,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 	for i, w := range want {
 		if got := refused.Rows[i].String(); !strings.HasPrefix(got, w) || strings.HasSuffix(w, ": ") && len(got) == len(w) {
-			t.Errorf("%s, want %s", got, w)
+			t.Errorf("got %s, want %s", got, w)
 		}
 	}
 	if got := rows(t, path, "t"); got != nil {
@@ -230,7 +230,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 				table := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{{Name: "id", Type: datatype.String}, {Name: fmt.Sprint("c", i%3), Type: datatype.Int64}}}
 				id := fmt.Sprintf("file-%d-%d", e, i)
 				if err := target.Import(t.Context(), file(id, table, []string{id, "1"}, []string{id, buffertest.Null})); err != nil {
-					t.Errorf("%s: %v", id, err)
+					t.Errorf("%s: got %v, want no error", id, err)
 				}
 				if n, err := target.CountFile(t.Context(), table, id); n != 2 || err != nil {
 					t.Errorf("%s has %d rows, %v", id, n, err)
@@ -240,7 +240,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 	}
 	wg.Wait()
 	if n := len(rows(t, path, "t")); n != 2*engines*files {
-		t.Errorf("%d rows, want %d", n, 2*engines*files)
+		t.Errorf("got %d rows, want %d", n, 2*engines*files)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestContextThatEnds(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		timer := time.AfterFunc(time.Duration(n)*time.Microsecond, end)
 		if err := target.Import(ctx, file(id, table, []string{id})); err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v, want the error of its context", id, err)
+			t.Errorf("%s: got %v, want the error of its context", id, err)
 		}
 		timer.Stop()
 		end()
@@ -265,7 +265,7 @@ func TestContextThatEnds(t *testing.T) {
 		}
 	}
 	if n := len(rows(t, path, "t")); n != imports {
-		t.Errorf("%d rows, want %d", n, imports)
+		t.Errorf("got %d rows, want %d", n, imports)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestLockedDatabase(t *testing.T) {
 		}
 	}
 	if n := len(rows(t, path, "t")); n != 1 {
-		t.Errorf("%d rows, want 1", n)
+		t.Errorf("got %d rows, want 1", n)
 	}
 }
 
@@ -350,7 +350,7 @@ func TestHangingStaging(t *testing.T) {
 			return h, nil
 		}
 		if err := c.target.Import(ctx, f); err == nil || driver.IsPermanent(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.what, err, c.want)
+			t.Errorf("%s: got %v, want %s", c.what, err, c.want)
 		}
 		if err := c.target.Import(t.Context(), file("other "+c.what, driver.Table{ID: "other", Columns: columns(datatype.String)}, []string{"a"})); err != nil {
 			t.Errorf("%s: another table: %v", c.what, err)
@@ -412,6 +412,6 @@ func TestImportThatWasFoundIsSynced(t *testing.T) {
 		t.Errorf("without the log the database has %q", got)
 	}
 	if got := rows(t, path, "t"); len(got) != 1 {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want len(got) == 1", got)
 	}
 }

@@ -25,7 +25,7 @@ func TestKeepFor(t *testing.T) {
 	expectRows := func(t *testing.T, _ *sqlite.Target, table string, want ...[]string) {
 		t.Helper()
 		if got := rows(t, path, table); !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-			t.Errorf("%.2000q\nwant\n%.2000q", got, want)
+			t.Errorf("got %.2000q\nwant\n%.2000q", got, want)
 		}
 	}
 	now := time.Now().UTC()

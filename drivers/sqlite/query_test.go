@@ -21,7 +21,7 @@ func TestQueryRuns(t *testing.T) {
 	language, query := target.Query(table)
 	found, err := database(t, path).QueryContext(t.Context(), query)
 	if err != nil || language != "SQLite" {
-		t.Fatalf("%s: %s: %v", language, query, err)
+		t.Fatalf("%s: got %s: %v, want no error and language == \"SQLite\"", language, query, err)
 	}
 	defer found.Close()
 	if _, shadowed := target.Query(driver.Table{ID: "t", Columns: datatype.UntypedColumns("RowID")}); !strings.HasSuffix(shadowed, " ORDER BY _rowid_ DESC LIMIT 20") {

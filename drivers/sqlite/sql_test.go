@@ -28,7 +28,7 @@ func TestSQLRuns(t *testing.T) {
 	} {
 		db := database(t, path)
 		if _, err := db.ExecContext(t.Context(), "DELETE FROM "+sql.Table+" WHERE "+where); err != nil {
-			t.Fatalf("%s: %v", where, err)
+			t.Fatalf("%s: got %v, want no error", where, err)
 		}
 		var left int
 		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+sql.Table+" WHERE b <> 'x'").Scan(&left); err != nil || left != 2-i {
@@ -65,11 +65,11 @@ func TestErasureFindsTheSpellingsOfAText(t *testing.T) {
 	}
 	r, err := e.Erase(t.Context(), forebay.Match{Text: `Élodie O"Brien`, DryRun: true})
 	if err != nil || len(r.Tables) != 1 {
-		t.Fatalf("%+v %v", r, err)
+		t.Fatalf("got %+v %v, want no error and len(r.Tables) == 1", r, err)
 	}
 	db := database(t, path)
 	if _, err := db.ExecContext(t.Context(), r.Tables[0].SQL); err != nil {
-		t.Fatalf("%s: %v", r.Tables[0].SQL, err)
+		t.Fatalf("%s: got %v, want no error", r.Tables[0].SQL, err)
 	}
 	var names string
 	if err := db.QueryRowContext(t.Context(), "SELECT group_concat(body) FROM people").Scan(&names); err != nil || names != `{"name":"Elodie O'Brien"}` {

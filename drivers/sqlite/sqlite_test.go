@@ -47,7 +47,7 @@ func database(t testing.TB, path string) *sql.DB {
 func execute(t testing.TB, path, statements string) {
 	t.Helper()
 	if _, err := database(t, path).Exec(statements); err != nil {
-		t.Fatalf("%v\n%s", err, statements)
+		t.Fatalf("got %v\n%s\nwant no error", err, statements)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	for _, path := range []string{text, filepath.Join(dir, "missing", "a.db"), dir} {
 		if target, err := sqlite.Open(path, sqlite.Options{}); err == nil || !driver.IsPermanent(err) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, %v, want a permanent error with the path", path, target, err)
+			t.Errorf("%s: got %v, %v, want a permanent error with the path", path, target, err)
 		}
 	}
 	for _, opts := range []sqlite.Options{{LockTimeout: -1}, {StallTimeout: -1}, {MaxWAL: -1}} {

@@ -53,7 +53,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	}
 	var twice int
 	if err := database(t, path).QueryRow("SELECT twice FROM t").Scan(&twice); err != nil || twice != 14 {
-		t.Errorf("%d, %v", twice, err)
+		t.Errorf("got %d, %v, want no error and twice == 14", twice, err)
 	}
 	table.Columns[1].Type = datatype.Float64
 	var schema *driver.SchemaError
@@ -77,7 +77,7 @@ func TestAlteredTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := rows(t, path, "t"), [][]string{{"a", buffertest.Null, buffertest.Null, "true"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestWideTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := rows(t, path, "t"); !slices.EqualFunc(got, list, slices.Equal[[]string]) {
-		t.Errorf("%d rows, want %d", len(got), len(list))
+		t.Errorf("got %d rows, want %d", len(got), len(list))
 	}
 }
 

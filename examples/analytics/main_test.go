@@ -10,7 +10,7 @@ func TestAnalytics(t *testing.T) {
 	for range 2 { // the second run finds the table of the first
 		var out strings.Builder
 		if err := run(t.Context(), &out, dir, 500); err != nil || !strings.HasSuffix(out.String(), "\nanalytics: sent=500 rows=500\n") {
-			t.Fatalf("%v\n%s", err, out.String())
+			t.Fatalf("got %v\n%s\nwant no error and strings.HasSuffix(out.String(), \"\\nanalytics: sent=500 rows=500\\n\")", err, out.String())
 		}
 	}
 }

@@ -61,7 +61,7 @@ func play(t *testing.T, events, losses int, args ...string) {
 	}
 	// The log of a node may be empty in the moment when it is killed.
 	if got, _ := strconv.Atoi(m[3]); got > meant {
-		t.Errorf("%d files were damaged, %d times a file was to be", got, meant)
+		t.Errorf("%d files were damaged, %d times a file was to be, want at most %v", got, meant, meant)
 	}
 }
 

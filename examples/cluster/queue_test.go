@@ -154,6 +154,6 @@ func TestDrainJetStream(t *testing.T) {
 		t.Errorf("%d rows of %d messages: %q", len(got), messages, got)
 	}
 	if redelivered < messages/3 {
-		t.Errorf("%d messages came again, want at least %d", redelivered, messages/3)
+		t.Errorf("got %d messages came again, want at least %d", redelivered, messages/3)
 	}
 }

@@ -31,7 +31,7 @@ func TestEmbed(t *testing.T) {
 		cmd.Env = append(os.Environ(), asProgram+"=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), "stored - ") {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("got %v\n%s\nwant no error and strings.HasPrefix(string(out), \"stored - \")", err, out)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "embed-data", "tables", "in.c-embed.events")); err != nil {

@@ -97,7 +97,7 @@ func TestReadme(t *testing.T) {
 	cmd.Env = append(os.Environ(), "URL="+in.url, "TOKEN="+token, "TABLE_TYPE="+streamapi.DefaultTableType)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	for _, want := range []string{
 		`"services":[{"id":"queue"`, `"openApiSpecUrl"`, `"changeDescription":"Greet two"`, `"status":"success"`,

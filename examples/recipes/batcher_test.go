@@ -37,7 +37,7 @@ func TestRecord(t *testing.T) {
 		}
 		for visit, n := range seen {
 			if n != 1 {
-				t.Errorf("%s is in the table %d times", visit, n)
+				t.Errorf("%s is in the table %d times, want 1", visit, n)
 			}
 		}
 	})

@@ -93,6 +93,6 @@ func TestServe(t *testing.T) {
 		}
 	}
 	if len(stored) < 31 {
-		t.Errorf("%d events were answered", len(stored))
+		t.Errorf("%d events were answered, want at least 31", len(stored))
 	}
 }

@@ -34,12 +34,12 @@ func TestGateway(t *testing.T) {
 			}
 		}
 		if n := len(kit.Rows("readings")); n != 0 {
-			t.Fatalf("%d rows arrived before the outage was over", n)
+			t.Fatalf("%d rows arrived before the outage was over, want 0", n)
 		}
 		kit.Memory().Alter("readings", columns...)
 		kit.StepImport()
 		if n := len(kit.Rows("readings")); n != readings {
-			t.Errorf("%d rows, want %d", n, readings)
+			t.Errorf("got %d rows, want %d", n, readings)
 		}
 	})
 }
@@ -66,7 +66,7 @@ func TestGatewayDisk(t *testing.T) {
 			}
 			waiting := eng.Stats().Sinks[0]
 			if rows := waiting.Local.Rows + waiting.Staging.Rows; rows != n {
-				t.Fatalf("%d rows wait, want %d: %+v", rows, n, waiting)
+				t.Fatalf("got %d rows wait, want %d: %+v", rows, n, waiting)
 			}
 			perMillion := (waiting.Local.StoredBytes + waiting.Staging.StoredBytes) * 1_000_000 / n >> 20
 			t.Logf("a million readings take %d MiB on disk", perMillion)

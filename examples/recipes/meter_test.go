@@ -38,7 +38,7 @@ func TestMeter(t *testing.T) {
 		{"", "3", "3", http.StatusUnauthorized, ""},
 	} {
 		if status, answer := send(c.who, c.key, c.units); status != c.status || c.answer != "" && answer != c.answer {
-			t.Errorf("%s %s %s: %d %q, want %d %q", c.who, c.key, c.units, status, answer, c.status, c.answer)
+			t.Errorf("%s %s %s: got %d %q, want %d %q", c.who, c.key, c.units, status, answer, c.status, c.answer)
 		}
 	}
 	var wg sync.WaitGroup

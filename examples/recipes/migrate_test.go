@@ -34,10 +34,10 @@ func TestMigrate(t *testing.T) {
 		}
 	}
 	if report, err := try(`{"total":"12 EUR"}`); err == nil || !strings.Contains(err.Error(), "total_amount") {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want an error and strings.Contains(err.Error(), \"total_amount\")", report, err)
 	}
 	if report, err := try(`{"total":12.5}`, `{"total":null}`); err != nil || report.Compared != 2 {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.Compared == 2", report, err)
 	}
 	before := len(rows("in.c-shop.payments"))
 	if err := eng.Define(t.Context(), Payments(true)); err != nil {
@@ -53,12 +53,12 @@ func TestMigrate(t *testing.T) {
 	rejected := 0
 	for record, err := range eng.Sink("payments", "payments").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if err != nil || record.Column != "total_amount" {
-			t.Errorf("%+v, %v", record, err)
+			t.Errorf("got %+v, %v, want no error and record.Column == \"total_amount\"", record, err)
 		}
 		rejected++
 	}
 	if rejected != 1 {
-		t.Errorf("%d records in the quarantine", rejected)
+		t.Errorf("%d records in the quarantine, want 1", rejected)
 	}
 }
 

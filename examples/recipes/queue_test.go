@@ -138,7 +138,7 @@ func TestQueueEndsWhileFull(t *testing.T) {
 		}
 		kit.StepImport()
 		if n := len(kit.Rows("numbers")); n != 2000 {
-			t.Errorf("%d rows, want 2000", n)
+			t.Errorf("got %d rows, want 2000", n)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestQueueWhileFull(t *testing.T) {
 		}
 		kit.StepImport()
 		if n := len(kit.Rows("numbers")); n != 2000 {
-			t.Errorf("%d rows, want 2000", n)
+			t.Errorf("got %d rows, want 2000", n)
 		}
 	})
 }

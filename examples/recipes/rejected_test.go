@@ -24,7 +24,7 @@ func TestRepair(t *testing.T) {
 	for _, want := range []forebay.ReplayResult{{Replayed: 1, Rejected: 1}, {Rejected: 1}} { // the second call finds only records that no definition takes
 		res, err := Repair(t.Context(), eng, tolerant, func(line string) { said = append(said, line) })
 		if err != nil || res.Replayed != want.Replayed || res.Rejected != want.Rejected {
-			t.Fatalf("%+v, %v, want %+v", res, err, want)
+			t.Fatalf("got %+v, %v, want %+v", res, err, want)
 		}
 	}
 	for _, want := range []string{"2 records, column price: malformed", "article = ink", "price = 12.50"} {

@@ -30,7 +30,7 @@ func TestService(t *testing.T) {
 		answer := httptest.NewRecorder()
 		service.ServeHTTP(answer, req)
 		if answer.Code != c.want {
-			t.Errorf("%s %s: %d %s, want %d", c.key, c.body, answer.Code, answer.Body, c.want)
+			t.Errorf("%s %s: got %d %s, want %d", c.key, c.body, answer.Code, answer.Body, c.want)
 		}
 	}
 	func() {

@@ -44,7 +44,7 @@ func TestWebhook(t *testing.T) {
 		deliver("d-4", body, time.Now().Add(time.Hour), body),
 	} {
 		if refused.Code != http.StatusUnauthorized {
-			t.Errorf("%d %s, want 401", refused.Code, refused.Body)
+			t.Errorf("got %d %s, want 401", refused.Code, refused.Body)
 		}
 	}
 	if got := rows("in.c-hooks.deliveries"); len(got) != 1 || got[0][0] != "d-1" || got[0][2] != body {

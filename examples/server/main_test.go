@@ -307,7 +307,7 @@ func TestAPI(t *testing.T) {
 		n++
 	}
 	if n != 2 {
-		t.Errorf("%d rows, want 2", n)
+		t.Errorf("got %d rows, want 2", n)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestSecretIsNotRedirected(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != 404 || strings.Contains(fmt.Sprint(resp.Header, string(body)), secret) {
-			t.Errorf("%s: %d %v %s", path, resp.StatusCode, resp.Header, body)
+			t.Errorf("%s: got %d %v %s, want resp.StatusCode == 404 and !strings.Contains(fmt.Sprint(resp.Header, string(body)), secret)", path, resp.StatusCode, resp.Header, body)
 		}
 	}
 	client.CloseIdleConnections()

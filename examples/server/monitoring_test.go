@@ -143,7 +143,7 @@ func TestAlerts(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", filepath.Join("..", "..", "docs", "monitoring", "alerts_test.yml")).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	for _, m := range regexp.MustCompile(`(?m)- alert: (\w+)`).FindAllStringSubmatch(readMonitoring(t, "alerts.yml"), -1) {
 		if !strings.Contains(readMonitoring(t, "alerts_test.yml"), `alertname="`+m[1]+`"`) {
@@ -172,6 +172,6 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "--lint=none", file).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got %v\n%s\nwant no error", err, out)
 	}
 }

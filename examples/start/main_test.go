@@ -38,7 +38,7 @@ func TestStart(t *testing.T) {
 			}
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != http.StatusOK || string(body) != "OK" {
-				t.Errorf("%s %q, %v", resp.Status, body, err)
+				t.Errorf("got %s %q, %v, want no error and resp.StatusCode == %v and string(body) == \"OK\"", resp.Status, body, err, http.StatusOK)
 			}
 			resp.Body.Close()
 		}

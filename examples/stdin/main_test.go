@@ -38,7 +38,7 @@ func TestAllLinesArriveInOrder(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "tables", "in.c-stdin.lines", "*.csv"))
 	if err != nil || len(files) < 3 {
-		t.Fatalf("%d files, %v; want several", len(files), err)
+		t.Fatalf("got %d files, %v; want several", len(files), err)
 	}
 	next := 0
 	for _, name := range files { // ids ascend
@@ -55,7 +55,7 @@ func TestAllLinesArriveInOrder(t *testing.T) {
 		}
 	}
 	if next != n {
-		t.Errorf("%d rows, want %d", next, n)
+		t.Errorf("got %d rows, want %d", next, n)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestAnEndedContextSaysWhatIsStored(t *testing.T) {
 	}()
 	err := run(ctx, []string{"-data", filepath.Join(t.TempDir(), "data")}, r, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "lines are on disk") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error and strings.Contains(err.Error(), \"lines are on disk\")", err)
 	}
 }
 
@@ -79,6 +79,6 @@ func TestALineThatIsTooLongIsNamed(t *testing.T) {
 	in := strings.NewReader("one\ntwo\n" + strings.Repeat("x", maxLine+1))
 	err := run(t.Context(), []string{"-data", filepath.Join(t.TempDir(), "data")}, in, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "2 lines are on disk") || !strings.Contains(err.Error(), "line 3 has more than") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error and strings.Contains(err.Error(), \"2 lines are on disk\") and strings.Contains(err.Error(), \"line 3 has more than\")", err)
 	}
 }

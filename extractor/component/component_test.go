@@ -159,7 +159,7 @@ func TestUserSeesTheMistake(t *testing.T) {
 		}
 		text := fmt.Sprint(w.run(string(config.ID)))
 		if !strings.Contains(text, c.want) || strings.Contains(text, "wr0ng") {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s: got %s, want strings.Contains(text, c.want) and !strings.Contains(text, \"wr0ng\")", name, text)
 		}
 	}
 }

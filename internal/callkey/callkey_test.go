@@ -31,7 +31,7 @@ func TestOf(t *testing.T) {
 		{[]string{strings.Repeat("k", 256)}, "", ErrKey},
 	} {
 		if got, err := Of(tt.values, "scope"); got != tt.want || !errors.Is(err, tt.err) {
-			t.Errorf("%q: %q, %v", tt.values, got, err)
+			t.Errorf("%q: got %q, %v, want got == %v and errors.Is(err, tt.err)", tt.values, got, err, tt.want)
 		}
 	}
 }

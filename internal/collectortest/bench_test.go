@@ -127,7 +127,7 @@ func benchCollector(b *testing.B, p place, fsync bool) (f figures) {
 		b.Fatal(err)
 	}
 	if <-c.ended; c.err != nil {
-		b.Fatalf("%v\n%s", c.err, &c.logs)
+		b.Fatalf("got %v\n%s\nwant nil", c.err, &c.logs)
 	}
 	f.cpu = c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime() - before
 	if err := os.RemoveAll(storage); err != nil {

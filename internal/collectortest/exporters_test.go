@@ -81,7 +81,7 @@ func TestExporters(t *testing.T) {
 			stored := newTally(int64(want))
 			c := startCollector(t, stored, kind, t.TempDir(), p.where)
 			if err := connect(t, c.addr)(request); err != nil {
-				t.Fatalf("%v\n%s", err, &c.logs)
+				t.Fatalf("got %v\n%s\nwant no error", err, &c.logs)
 			}
 			stored.wait(c)
 			for i, c := range columns {

@@ -26,7 +26,7 @@ func TestJavaScript(t *testing.T) {
 	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+s.httpAddr, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://"+s.grpcAddr,
 		"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+secret, "OTEL_BLRP_MAX_QUEUE_SIZE=4096", "OTEL_BSP_MAX_QUEUE_SIZE=4096")
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error and len(out) <= 0", err, out)
 	}
 	if err := s.engine.Flush(t.Context(), source); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestJavaScript(t *testing.T) {
 		}
 	}
 	if len(seen) != 2*n {
-		t.Errorf("%d logs and spans, want %d", len(seen), 2*n)
+		t.Errorf("got %d logs and spans, want %d", len(seen), 2*n)
 	}
 	last := map[string]map[string]string{}
 	for _, row := range s.rows(forebay.SignalMetrics) {
@@ -88,7 +88,7 @@ func TestJavaScriptLoop(t *testing.T) {
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+s.httpAddr, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+secret)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error and len(out) <= 0", err, out)
 	}
 	if err := s.engine.Flush(t.Context(), source); err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestJavaScriptOfPage(t *testing.T) {
 			cmd.Env = append(os.Environ(), "OTEL_SERVICE_NAME=js-shop", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+addr, "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol,
 				"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+secret)
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("got %v\n%s\nwant no error and len(out) <= 0", err, out)
 			}
 			if err := s.engine.Flush(t.Context(), source); err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ func TestProcess(t *testing.T) {
 	}
 	used, most := cputime.Process()-before, time.Since(began)*time.Duration(runtime.NumCPU())
 	if used > most+20*time.Millisecond { // the kernel counts in ticks
-		t.Errorf("%v of processor time are used, and there were %v", used, most)
+		t.Errorf("%v of processor time are used, and there were %v, want at most %v", used, most, most+20*time.Millisecond)
 	}
 	if cputime.Children() < 0 {
 		t.Error("children have used less than nothing")

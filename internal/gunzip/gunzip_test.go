@@ -137,7 +137,7 @@ func TestReadHeaderSum(t *testing.T) {
 		}
 	}
 	if good != 1 {
-		t.Errorf("%d sums are right", good)
+		t.Errorf("%d sums are right, want 1", good)
 	}
 }
 
@@ -174,7 +174,7 @@ func check(t *testing.T, what string, data []byte) {
 	got, err := read(bytes.NewReader(data))
 	want, wantErr := library(bytes.NewReader(data))
 	if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
-		t.Fatalf("%s: %x\n%d bytes, %v, want %d bytes, %v", what, data, len(got), err, len(want), wantErr)
+		t.Fatalf("got %s: %x\n%d bytes, %v, want %d bytes, %v", what, data, len(got), err, len(want), wantErr)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestLZ4Files(t *testing.T) {
 			}
 		}
 		if n := in.Taken(); n != 0 {
-			t.Fatalf("%d bytes are reserved", n)
+			t.Fatalf("%d bytes are reserved, want 0", n)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestSnappyClaim(t *testing.T) {
 		in.Release(b)
 	}
 	if n := in.Taken(); n != 0 {
-		t.Errorf("%d bytes are reserved", n)
+		t.Errorf("%d bytes are reserved, want 0", n)
 	}
 }
 
@@ -166,7 +166,7 @@ func FuzzDecode(tf *testing.F) {
 		}
 		in.Release(b)
 		if n := in.Taken(); n != 0 {
-			t.Fatalf("%d bytes are reserved", n)
+			t.Fatalf("%d bytes are reserved, want 0", n)
 		}
 	})
 }

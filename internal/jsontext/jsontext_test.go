@@ -33,7 +33,7 @@ func TestAppendString(t *testing.T) {
 
 func TestAppendStringEscapesAsLittleAsCanBe(t *testing.T) {
 	if got, want := string(jsontext.AppendString(nil, "</>&\u2028\"\\\b\f\n\r\t\x01\x7f", false)), "\"</>&\u2028"+`\"\\\b\f\n\r\t\u0001`+"\x7f\""; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestAppendStringOfChosenTexts(t *testing.T) {
 		"1234567é😀": `"1234567é😀"`, "\xffabcdefgh\xc3": "\"\ufffdabcdefgh\ufffd\"", "<a href=\"&\">": `"<a href=\"&\">"`, "\u2028": "\"\u2028\"",
 	} {
 		if got := string(jsontext.AppendString(nil, in, false)); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
+			t.Errorf("%q: got %s, want %s", in, got, want)
 		}
 	}
 	if got := string(jsontext.AppendString(nil, "12345678<>&\u2028\u2029", true)); got != `"12345678\u003c\u003e\u0026\u2028\u2029"` {
@@ -72,7 +72,7 @@ func TestIsPlain(t *testing.T) {
 			for _, special := range []string{"", `"`, `\`, "\n", "\x1f", "é", "\xff", "<", "\x7f"} {
 				text := strings.Repeat("a", at) + special + strings.Repeat("b", n-at)
 				if got, want := jsontext.IsPlain(text), string(jsontext.AppendString(nil, text, false)) == `"`+text+`"` && utf8.ValidString(text) && len([]rune(text)) == len(text); got != want {
-					t.Fatalf("%q: %v, want %v", text, got, want)
+					t.Fatalf("%q: got %v, want %v", text, got, want)
 				}
 			}
 		}

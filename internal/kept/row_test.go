@@ -30,7 +30,7 @@ func TestArchivedRow(t *testing.T) {
 		cells = append(cells, []byte(text))
 	}
 	if got, _, err := ParseRow(cells); err != nil || !reflect.DeepEqual(got, rec) {
-		t.Errorf("%+v, %v, want %+v", got, err, rec)
+		t.Errorf("got %+v, %v, want %+v", got, err, rec)
 	}
 
 	rec.Received = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -45,7 +45,7 @@ func TestExportedAPI(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		got, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
-			t.Errorf("%v; %s", err, todo)
+			t.Errorf("got %v; %s, want no error", err, todo)
 			continue
 		}
 		if added, removed := difference(string(got), want[name]); len(added)+len(removed) > 0 {

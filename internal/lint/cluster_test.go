@@ -61,7 +61,7 @@ func TestClusterNamesItsTests(t *testing.T) {
 				proofs++
 				named[m[1]] = true
 				if _, err := os.Stat(filepath.Join(mutants, m[1]+".txt")); err != nil {
-					t.Errorf("%s: %v", cells[0], err)
+					t.Errorf("%s: got %v, want no error", cells[0], err)
 				}
 			}
 			if proofs == 0 {

@@ -19,7 +19,7 @@ func TestHelpIsNoError(t *testing.T) {
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./bench", "./examples/templates", "./examples/inspect", "./examples/extract", "./examples/platform", "./examples/quickstart", "./internal/soak")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("got %v: %s, want no error", err, out)
 	}
 	programs, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(programs) < 7 {

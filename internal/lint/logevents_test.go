@@ -360,7 +360,7 @@ func TestLogEvents(t *testing.T) {
 	calls := tr.logCalls()
 	for _, c := range calls {
 		if text := c.breach(); text != "" {
-			t.Errorf("%s: %s", c.at, text)
+			t.Errorf("%s: got %s, want \"\"", c.at, text)
 		}
 	}
 	if len(calls) < 150 {

@@ -170,7 +170,7 @@ func TestPackageCommentRule(t *testing.T) {
 		{"Package a is.\n\n\tx()\n" + strings.Repeat("More.\n", maxPackageLines), "lines, at most"},
 	} {
 		if err := packageComment(tt.doc, true); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%.60q: %v, want %q", tt.doc, err, tt.want)
+			t.Errorf("got %.60q: %v, want %q", tt.doc, err, tt.want)
 		}
 	}
 }

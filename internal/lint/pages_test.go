@@ -310,7 +310,7 @@ func TestSizeOfPages(t *testing.T) {
 		}
 		if name == beginPage {
 			if n > maxBeginWords {
-				t.Errorf("%s has %d words, at most %d: move details to docs/internals", name, n, maxBeginWords)
+				t.Errorf("%s has %d words, at most %d: move details to docs/internals, want at most %v", name, n, maxBeginWords, maxBeginWords)
 			}
 			continue
 		}

@@ -143,7 +143,7 @@ func TestQuestionsAreTwoClicksAway(t *testing.T) {
 	texts := loadTree(t).texts
 	for _, q := range questions {
 		if err := reached(texts, q); err != nil {
-			t.Errorf("%s: %v", q.ask, err)
+			t.Errorf("%s: got %v, want no error", q.ask, err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestAnswered(t *testing.T) {
 		case c.want == "" && err != nil:
 			t.Errorf("%+v: %v", c.q, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%+v: %v, want %q", c.q, err, c.want)
+			t.Errorf("got %+v: %v, want %q", c.q, err, c.want)
 		}
 	}
 }

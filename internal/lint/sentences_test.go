@@ -40,7 +40,7 @@ func TestSentences(t *testing.T) {
 		for _, n := range sentencesOf(text) {
 			sentences, words = sentences+1, words+n
 			if n > longest {
-				t.Errorf("%s: a sentence of %d words, at most %d", name, n, longest)
+				t.Errorf("%s: a sentence of %d words, at most %d, want at most %v", name, n, longest, longest)
 			}
 		}
 	}

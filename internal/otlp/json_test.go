@@ -33,7 +33,7 @@ func TestJSONIsRefusedWhereRecordsWouldBeLost(t *testing.T) {
 	} {
 		_, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, otlp.ErrRequest) || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", text, err, want)
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func decodeJSON(t *testing.T, signal forebay.Signal, text string) (string, error
 	for doc := range docs {
 		record, err := doc.AppendJSON(nil)
 		if err != nil || !json.Valid(record) {
-			t.Fatalf("%v: %s", err, record)
+			t.Fatalf("got %v: %s, want no error and json.Valid(record)", err, record)
 		}
 		records = append(records, string(record))
 	}

@@ -221,7 +221,7 @@ func TestSniffTakesNoMemory(t *testing.T) {
 	} {
 		data := []byte(c.text)
 		if got, _ := otlp.Sniff(otlp.JSON, data); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 		if n := testing.AllocsPerRun(10, func() { otlp.Sniff(otlp.JSON, data) }); n > 0 && name != "escapes" {
 			t.Errorf("%s: %v allocations", name, n)
@@ -298,7 +298,7 @@ func TestCheckSeesWhatIsDecoded(t *testing.T) {
 		}
 		explore(nil)
 		if messages < 20 {
-			t.Errorf("%s: only %d messages were found", signal, messages)
+			t.Errorf("%s: only %d messages were found, want at least 20", signal, messages)
 		}
 	}
 }
@@ -359,7 +359,7 @@ func TestCostIsAnUpperBound(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			runtime.KeepAlive(docs)
 			if took := int(after.HeapAlloc) - int(before.HeapAlloc); took > cost {
-				t.Errorf("%d bytes were decoded to %d, the estimate is %d", len(c.data), took, cost)
+				t.Errorf("%d bytes were decoded to %d, the estimate is %d, want at most %v", len(c.data), took, cost, cost)
 			}
 		})
 	}
@@ -451,11 +451,11 @@ func TestResponses(t *testing.T) {
 		{forebay.SignalTraces, otlp.JSON, 0, "hm", `{"partialSuccess":{"errorMessage":"hm"}}`},
 	} {
 		if got := otlp.AppendResponse(nil, c.signal, c.enc, c.rejected, c.message); string(got) != c.want {
-			t.Errorf("%q, want %q", got, c.want)
+			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
 	if got := otlp.AppendStatus(nil, 14, "later"); string(got) != "\x08\x0e\x12\x05later" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want string(got) == \"\\x08\\x0e\\x12\\x05later\"", got)
 	}
 }
 
@@ -483,7 +483,7 @@ func FuzzDecode(tf *testing.F) {
 			for doc := range docs {
 				text, err := doc.AppendJSON(nil)
 				if err != nil || !json.Valid(text) {
-					t.Fatalf("%v: %s", err, text)
+					t.Fatalf("got %v: %s, want no error and json.Valid(text)", err, text)
 				}
 			}
 		}

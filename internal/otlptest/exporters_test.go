@@ -242,7 +242,7 @@ func TestSpans(t *testing.T) {
 			want(t, r, "events", events)
 			links, _ := r["links"].([]any)
 			if len(links) != len(span.Links()) {
-				t.Fatalf("%d links of %d", len(links), len(span.Links()))
+				t.Fatalf("%d links of %d, want len(span.Links())", len(links), len(span.Links()))
 			}
 			for i, l := range span.Links() {
 				got := links[i].(map[string]any)

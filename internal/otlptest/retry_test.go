@@ -238,7 +238,7 @@ func TestRetryAfterOverload(t *testing.T) {
 				for b := range batches {
 					for _, name := range names(b) {
 						if n := seen[name]; n != 1 {
-							t.Errorf("%s is there %d times", name, n)
+							t.Errorf("%s is there %d times, want 1", name, n)
 						}
 					}
 				}

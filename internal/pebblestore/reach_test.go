@@ -289,6 +289,6 @@ func TestRotAfterTheEndIsDamage(t *testing.T) {
 	replace(t, disk, path, content)
 	var damage *pebblestore.DamageError
 	if _, err := pebblestore.Open(config(disk)); !errors.As(err, &damage) {
-		t.Errorf("%v, want damage", err)
+		t.Errorf("got %v, want damage", err)
 	}
 }

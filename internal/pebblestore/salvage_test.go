@@ -82,7 +82,7 @@ func checkSalvaged(t *testing.T, s *pebblestore.Store) {
 			}
 		}
 		if n != 40 {
-			t.Errorf("%d keys, want 40", n)
+			t.Errorf("got %d keys, want 40", n)
 		}
 		return it.Close()
 	}); err != nil {

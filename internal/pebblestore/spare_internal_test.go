@@ -75,6 +75,6 @@ func TestOnlyCompactionsWaitBeforeDamage(t *testing.T) {
 		f.slowDamage()
 	}
 	if n := f.damaged.Load(); n != 0 {
-		t.Errorf("%d reads count as those of compactions", n)
+		t.Errorf("%d reads count as those of compactions, want 0", n)
 	}
 }

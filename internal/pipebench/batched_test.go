@@ -26,7 +26,7 @@ func TestEachSecond(t *testing.T) {
 		}
 		fail = errors.New("no room")
 		if err := own.Insert(t.Context(), pipebench.Event{}); !errors.Is(err, fail) {
-			t.Errorf("%v, want the error of the write", err)
+			t.Errorf("got %v, want the error of the write", err)
 		}
 		fail = nil
 		ended, cancel := context.WithCancel(t.Context())

@@ -137,12 +137,12 @@ func TestRunReportsEachScenario(t *testing.T) {
 			Goals []struct{ Value float64 }
 		}
 		if err := lines.Decode(&r); err != nil || r.Scenario != "pipeline/counter/"+want.scenario || len(r.Goals) < 2 {
-			t.Fatalf("%+v, %v, want %s", r, err, want.scenario)
+			t.Fatalf("got %+v, %v, want %s", r, err, want.scenario)
 		}
 		for _, way := range want.ways {
 			m := r.Ways[way]
 			if away := want.scenario == "outage/none" && way == "inserts"; m.RowsPerS <= 0 || m.P99 <= 0 || (m.Failed > 0) != away {
-				t.Errorf("%s, %s: %+v", r.Scenario, way, m)
+				t.Errorf("got %s, %s: %+v, want m.RowsPerS > 0 and m.P99 > 0 and (m.Failed > 0) == %v", r.Scenario, way, m, away)
 			}
 		}
 	}

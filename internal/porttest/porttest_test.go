@@ -13,7 +13,7 @@ func TestAddresses(t *testing.T) {
 	const n = 50
 	all, err := porttest.Addresses(n)
 	if err != nil || len(all) != n {
-		t.Fatalf("%q, %v", all, err)
+		t.Fatalf("got %q, %v, want no error and len(all) == %v", all, err, n)
 	}
 	for _, a := range all {
 		if port := netip.MustParseAddrPort(a).Port(); port < 20000 || port >= 32000 {

@@ -27,7 +27,7 @@ func checkLong(t *testing.T, e *LongEncoder, src []byte) int {
 		t.Fatalf("the member of %d bytes is behind %q", len(src), out[:len(before)])
 	}
 	if most := len(src) + 5*(len(src)/maxBlock+1) + len(gzipHead) + 8; len(member) > most {
-		t.Fatalf("%d bytes became %d, at most %d would be stored ones", len(src), len(member), most)
+		t.Fatalf("%d bytes became %d, at most %d would be stored ones, want at most %v", len(src), len(member), most, most)
 	}
 	if got := gziptest.Read(t, member); !bytes.Equal(got, src) {
 		t.Fatalf("%d bytes came back as %d others", len(src), len(got))
@@ -221,7 +221,7 @@ func TestLongMembersNeedNoMemory(t *testing.T) {
 	}
 	all()
 	if n := testing.AllocsPerRun(5, all); n > 0 {
-		t.Errorf("%.0f allocations", n)
+		t.Errorf("%.0f allocations, want 0", n)
 	}
 }
 

@@ -429,7 +429,7 @@ func TestDiskLosesWhatAFailedSyncCovered(t *testing.T) {
 			got[name] = text
 		}
 		if err != nil || !maps.Equal(got, want) {
-			t.Errorf("%s: %v, %v, want %v", when, got, err, want)
+			t.Errorf("%s: got %v, %v, want %v", when, got, err, want)
 		}
 	}
 	check("after the kill", map[string]string{

@@ -338,7 +338,7 @@ func TestMutantFilesAreChecked(t *testing.T) {
 		{"no choice", "why\n\n@@ a\n+	y()\n 	x\n", "no change depends on MUTANT"},
 	} {
 		if _, err := parseMutant("m", c.text); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
 		}
 	}
 	m, err := parseMutant("m", "why\ncaught by a/b ^TestX$\n\n@@ a\n-	x := 1\n+	x := 1\n+	if MUTANT {\n+		x = 2\n+	}\n 	return x\n")

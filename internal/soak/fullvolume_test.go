@@ -47,7 +47,7 @@ func (l *lines) with(t *testing.T, message string) (found []map[string]any) {
 	for line := range bytes.Lines(l.buf.Bytes()) {
 		var fields map[string]any
 		if err := json.Unmarshal(line, &fields); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("%s: got %v, want no error", line, err)
 		}
 		if fields["msg"] == message {
 			found = append(found, fields)

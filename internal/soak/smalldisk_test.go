@@ -258,7 +258,7 @@ func TestSmallVolumeIsFilledAndFreed(t *testing.T) {
 			stored[row[1]]++
 		}
 		if err := proctest.Compare(maps.Keys(s.acked), stored).Err(); err != nil {
-			t.Errorf("%s: %v", table, err)
+			t.Errorf("%s: got %v, want no error", table, err)
 		}
 	}
 	use := diskUse(t, data)
@@ -338,11 +338,11 @@ func TestSmallVolumeWithItsTables(t *testing.T) {
 			for _, sink := range eng.Stats().Sinks {
 				rows += sink.Local.Rows + sink.Staging.Rows + sink.Target.Rows
 				if lost := sink.Damaged.Rows + sink.Expired.Rows + sink.Discarded.Rows; lost > 0 {
-					t.Errorf("%s has lost %d rows", sink.Sink, lost)
+					t.Errorf("%s has lost %d rows, want 0", sink.Sink, lost)
 				}
 			}
 			if want := int64(len(s.acked)) * 3; rows < want {
-				t.Errorf("%d rows are there, %d were acknowledged", rows, want)
+				t.Errorf("%d rows are there, %d were acknowledged, want at least %v", rows, want, want)
 			}
 			if err := eng.Close(); err != nil {
 				t.Errorf("close: %v", err)

@@ -33,7 +33,7 @@ func ask(t *testing.T, query string) string {
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), query)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, query)
+		t.Fatalf("got %v\n%s\nwant no error", err, query)
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
@@ -63,7 +63,7 @@ func ask(t *testing.T, query string) string {
 		out.WriteByte('\n')
 	}
 	if err := rows.Err(); err != nil {
-		t.Fatalf("%v\n%s", err, query)
+		t.Fatalf("got %v\n%s\nwant no error", err, query)
 	}
 	return out.String()
 }
@@ -156,11 +156,11 @@ func TestPrintedQuery(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/quickstart")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	folder := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), program, "-n", "200", "-dir", folder).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	query, err := os.ReadFile(filepath.Join(folder, "query.sql"))
 	if err != nil {
@@ -168,7 +168,7 @@ func TestPrintedQuery(t *testing.T) {
 	}
 	want, err := exec.CommandContext(t.Context(), "sh", "-c", "sed s/-box/-csv/ '"+folder+"/query.sh' | sh").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, want)
+		t.Fatalf("got %v\n%s\nwant no error", err, want)
 	}
 	got := strings.ReplaceAll(ask(t, "SELECT COLUMNS(*)::VARCHAR FROM ("+strings.TrimSuffix(string(query), ";\n")+")"), `"`, "")
 	if got == "" || got != strings.ReplaceAll(string(want), "\r", "") {

@@ -30,7 +30,7 @@ func TestDuckDBReadsEmptyTables(t *testing.T) {
 			expect := func(when, query, want string) {
 				t.Helper()
 				if got := strings.TrimSpace(ask(t, query+from)); got != `"`+want+`"` {
-					t.Errorf("%s: %s, want %q", when, got, want)
+					t.Errorf("%s: got %s, want %q", when, got, want)
 				}
 			}
 			if err := target.Ensure(t.Context(), table); err != nil {

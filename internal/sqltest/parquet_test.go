@@ -161,7 +161,7 @@ func TestDuckDBPrunesParquet(t *testing.T) {
 		"d = -7.50": "1", "d < 0": "50", "s = -7.50": "1", "s < 0": "50", "f = 0": "1", "f > 48": "2", "text = '" + long + "042'": "1", "text > '" + long + "097'": "2",
 	} {
 		if got := ask(t, "SELECT count(*)"+from+where); got != fmt.Sprintf("%q\n", want) {
-			t.Errorf("%.40s: %s rows, want %s", where, strings.TrimSpace(got), want)
+			t.Errorf("got %.40s: %s rows, want %s", where, strings.TrimSpace(got), want)
 		}
 	}
 
@@ -200,7 +200,7 @@ func TestDuckDBPrunesParquet(t *testing.T) {
 	}
 	for _, where := range []string{"d = -7.50", "s = -7.50", "f = -7.5"} { // texts that are alike in the first bytes are not told apart
 		if got := ask(t, "SELECT text"+from+where); got != fmt.Sprintf("%q\n", long+"043") {
-			t.Errorf("%.40s reads %q", where, got)
+			t.Errorf("%.40s reads %q, want fmt.Sprintf(\"%%q\\n\", long+\"043\")", where, got)
 		}
 	}
 	if len(groups) != 10 {

@@ -153,7 +153,7 @@ func TestTargetThatHangs(t *testing.T) {
 			}
 		}
 		if done[context.DeadlineExceeded] != atOnce || done[errNotChecked] != 100-atOnce {
-			t.Errorf("%v, want %d calls that were abandoned, and the others not made", done, atOnce)
+			t.Errorf("got %v, want %d calls that were abandoned, and the others not made", done, atOnce)
 		}
 		close(release)
 	})
@@ -193,7 +193,7 @@ func TestLast(t *testing.T) {
 	} {
 		columns, made, ok := tables.Last(c.id, c.table)
 		if ok != c.want || ok && (len(columns) != 1 || columns[0].Name != "id" || len(made) != 1) {
-			t.Errorf("%s, table %+v: columns %v, %v, %t; want %t", c.id, c.table, columns, made, ok, c.want)
+			t.Errorf("got %s, table %+v: columns %v, %v, %t; want %t", c.id, c.table, columns, made, ok, c.want)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestRenames(t *testing.T) {
 		{mapping.Columns{mapping.Path("USER", "user.id"), before[1]}, nil},
 	} {
 		if got := Renames(before, c.columns); !slices.Equal(got, c.want) {
-			t.Errorf("%v: renames %q, want %q", c.columns, got, c.want)
+			t.Errorf("got %v: renames %q, want %q", c.columns, got, c.want)
 		}
 	}
 }

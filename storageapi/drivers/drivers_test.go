@@ -267,7 +267,7 @@ func TestImportAnswerIsLost(t *testing.T) {
 		}
 	}
 	if imports != 1 {
-		t.Errorf("%d imports were made", imports)
+		t.Errorf("%d imports were made, want 1", imports)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestEraseRows(t *testing.T) {
 	}
 	res, err := b.Sink(c.ID).EraseRows(t.Context(), time.Now().Add(time.Minute), func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == "ada" })
 	if err != nil || res.Erased != rows/3 || res.Why != nil {
-		t.Errorf("%+v, %v, want %d erased", res, err, rows/3)
+		t.Errorf("got %+v, %v, want %d erased", res, err, rows/3)
 	}
 	if err := b.Sink(c.ID).Flush(t.Context()); err != nil {
 		t.Error(err)

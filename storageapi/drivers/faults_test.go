@@ -60,7 +60,7 @@ func TestTokenIsRevokedDuringImport(t *testing.T) {
 		t.Fatal("the token was not revoked")
 	}
 	if n, got := w.imports(t), w.rows(t, "in.c-web.events"); n != 1 || len(got) != 1 {
-		t.Errorf("%d imports, rows %q, want one of each", n, got)
+		t.Errorf("got %d imports, rows %q, want one of each", n, got)
 	}
 }
 
@@ -128,10 +128,10 @@ func TestBucketIsDeleted(t *testing.T) {
 		}
 		var note []byte
 		if err := target.Import(t.Context(), memoryFile(fmt.Sprintf("file-%d", i), "\"1\",\"2\"\n", &note)); err != nil {
-			t.Fatalf("%d: %v", i, err)
+			t.Fatalf("got %d: %v, want no error", i, err)
 		}
 		if got := w.rows(t, "in.c-web.events"); len(got) != 1 {
-			t.Errorf("%d: rows %q, want one", i, got)
+			t.Errorf("got %d: rows %q, want one", i, got)
 		}
 	}
 	if all, err := storageapi.Collect(w.Tokens(t.Context())); err != nil || len(all) != 2 {

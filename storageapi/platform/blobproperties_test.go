@@ -68,7 +68,7 @@ func TestBlobProperties(t *testing.T) {
 				}
 				for _, field := range []string{"x-ms-creation-time", "Last-Modified"} {
 					if _, err := http.ParseTime(a.header.Get(field)); err != nil {
-						t.Errorf("%s: %s: %v", method, field, err)
+						t.Errorf("%s: got %s: %v, want no error", method, field, err)
 					}
 				}
 			}

@@ -74,7 +74,7 @@ func TestCallOutlivesItsBranch(t *testing.T) {
 			}
 		}
 		if n := counts[gone.ID.String()]; n != 0 {
-			t.Errorf("%d records of a branch that is gone", n)
+			t.Errorf("%d records of a branch that is gone, want 0", n)
 		}
 		if counts[s.defaultBranch.key()] == 0 || counts[s.defaultBranch.key()] != counts[kept.ID.String()] {
 			t.Errorf("records by branch %v, want as many in both that are there", counts)

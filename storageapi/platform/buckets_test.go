@@ -129,7 +129,7 @@ func TestDisplayNamesAtOnce(t *testing.T) {
 		close(begin)
 		wg.Wait()
 		if taken.Load() != 1 {
-			t.Fatalf("%d tables are shown as %s", taken.Load(), shown)
+			t.Fatalf("%d tables are shown as %s, want 1", taken.Load(), shown)
 		}
 	}
 }
@@ -151,12 +151,12 @@ func TestIncludes(t *testing.T) {
 		"/tables?include=columns,buckets,metadata,columnMetadata":        `"columns":["a"]`,
 	} {
 		if a := w.raw("GET", base+path, "", ""); a.status != 200 || !strings.Contains(string(a.body), want) {
-			t.Errorf("%s: %d %s, want %s in it", path, a.status, a.body, want)
+			t.Errorf("%s: got %d %s, want %s in it", path, a.status, a.body, want)
 		}
 	}
 	for path, absent := range map[string]string{"/tables": `"columns"`, "/buckets": `"metadata"`, "/tables?include=columns": `etadata"`, "/tables?include=metadata": `"bucket"`} {
 		if a := w.raw("GET", base+path, "", ""); a.status != 200 || strings.Contains(string(a.body), absent) {
-			t.Errorf("%s: %d %s, want no %s", path, a.status, a.body, absent)
+			t.Errorf("%s: got %d %s, want no %s", path, a.status, a.body, absent)
 		}
 	}
 }

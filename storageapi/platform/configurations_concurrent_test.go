@@ -112,6 +112,6 @@ func TestConcurrentLife(t *testing.T) {
 		}
 	}
 	if len(versions) != done {
-		t.Errorf("%d versions, %d changes were acknowledged", len(versions), done)
+		t.Errorf("%d versions, %d changes were acknowledged, want %v", len(versions), done, done)
 	}
 }

@@ -166,7 +166,7 @@ func TestMadeIDsAreFree(t *testing.T) {
 	other := must(w.CopyRow(ctx, component, made.ID, row.ID, 1, storageapi.RowCopy{}))(t)
 	c := must(w.Configuration(ctx, component, made.ID))(t)
 	if len(c.Rows) != 14 || other.ID == row.ID {
-		t.Errorf("%d rows, want 14", len(c.Rows))
+		t.Errorf("got %d rows, want 14", len(c.Rows))
 	}
 	all := must(storageapi.Collect(w.Configurations(ctx, component)))(t)
 	if len(all) != 14 || copied == made.ID {
@@ -184,7 +184,7 @@ func TestForms(t *testing.T) {
 	base := "/v2/storage/components/" + component + "/configs"
 	a := w.raw("POST", base, formType, `name=Form+name&configurationId=f&configuration=%7B%22a%22%3A%5B%5D%7D&isDisabled=1`)
 	if a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("got %d %s, want 201", a.status, a.body)
 	}
 	got := a.decode(t)
 	if got["name"] != "Form name" || got["isDisabled"] != true || fmt.Sprint(got["configuration"]) != "map[a:[]]" {
@@ -202,7 +202,7 @@ func TestForms(t *testing.T) {
 	// JSON text inside of JSON is content as well, and unknown fields are ignored.
 	a = w.raw("PUT", base+"/f", jsonType, `{"configuration":"{\"b\":2}","branchId":1,"rows":[],"isDisabled":"false"}`)
 	if got := a.decode(t); a.status != 200 || fmt.Sprint(got["configuration"]) != "map[b:2]" || got["isDisabled"] != false {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("got %d %s, want a.status == 200 and fmt.Sprint(got[\"configuration\"]) == \"map[b:2]\" and got[\"isDisabled\"] == false", a.status, a.body)
 	}
 	// A rollback returns the number as text, a copy the id.
 	a = w.raw("POST", base+"/f/versions/1/rollback", "", "")
@@ -234,7 +234,7 @@ func TestOrderByForm(t *testing.T) {
 	} {
 		a := w.raw("PUT", path, c.kind, c.body)
 		if a.status != 200 || !strings.Contains(string(a.body), `"rowsSortOrder":`+c.want) {
-			t.Errorf("%s: %d %s, want the order %s", c.body, a.status, a.body, c.want)
+			t.Errorf("%s: got %d %s, want the order %s", c.body, a.status, a.body, c.want)
 		}
 	}
 	before := must(w.Configuration(ctx, component, "c"))(t).Version
@@ -249,7 +249,7 @@ func TestOrderByForm(t *testing.T) {
 		`{"rowsSortOrder":[["b"],"a"]}`:   "storage.components.validation",
 	} {
 		if a := w.raw("PUT", path, jsonType, body); a.status != 400 || a.decode(t)["code"] != code {
-			t.Errorf("%s: %d %s, want code %s", body, a.status, a.body, code)
+			t.Errorf("%s: got %d %s, want code %s", body, a.status, a.body, code)
 		}
 	}
 	c := must(w.UpdateConfigurationByForm(ctx, component, "c", storageapi.ConfigurationUpdate{RowsSortOrder: []string{"a", "b"}, State: raw(`{"s":1}`)}))(t)
@@ -281,7 +281,7 @@ func TestMalformedJSON(t *testing.T) {
 		a := w.raw("PUT", path, c.kind, c.body)
 		body := a.decode(t)
 		if text, _ := body["error"].(string); a.status != 400 || body["code"] != c.code || !strings.Contains(text, c.want) {
-			t.Errorf("%.60s: %d %.300s, want %s with %q", c.body, a.status, a.body, c.code, c.want)
+			t.Errorf("got %.60s: %d %.300s, want %s with %q", c.body, a.status, a.body, c.code, c.want)
 		}
 	}
 	if c := must(w.Configuration(t.Context(), component, "c"))(t); c.Version != 1 {
@@ -404,7 +404,7 @@ func TestListComponents(t *testing.T) {
 	}
 	a = w.raw("GET", "/v2/storage/components?include=nonsense", "", "")
 	if a.status != http.StatusBadRequest || !strings.Contains(string(a.body), `"errors":[{"key":"include"`) {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("got %d %s, want a.status == %v and strings.Contains(string(a.body), `\"errors\":[{\"key\":\"include\"`)", a.status, a.body, http.StatusBadRequest)
 	}
 	if list := must(storageapi.Collect(w.Components(ctx, storageapi.ComponentQuery{Deleted: true})))(t); len(list) != 0 {
 		t.Errorf("deleted: %+v", list)

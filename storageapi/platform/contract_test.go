@@ -131,7 +131,7 @@ func (c *contract) play(t *testing.T, file string, s step) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Fatalf("%s:%d: %s", file, s.line, strings.Join(s.lines, "\n"))
+			t.Fatalf("got %s:%d: %s, want !t.Failed()", file, s.line, strings.Join(s.lines, "\n"))
 		}
 	}()
 	for i := range s.lines {
@@ -264,7 +264,7 @@ func (c *contract) compare(t *testing.T, got response, want []string) {
 	}
 	actual, err := decodeNumbers(got.body)
 	if err != nil {
-		t.Fatalf("%s: %v", got.body, err)
+		t.Fatalf("%s: got %v, want no error", got.body, err)
 	}
 	for _, fault := range c.differences("answer", actual, expected) {
 		t.Error(fault)

@@ -118,7 +118,7 @@ func TestDecryptedValuesAreMasked(t *testing.T) {
 			events := w.raw("GET", "/v2/storage/events", "", "").body
 			for where, text := range map[string]string{"the result": message, "the events": string(events), "the log": log.text()} {
 				if strings.Contains(text, "s3cr") || strings.Contains(text, "and long") {
-					t.Errorf("%s: %s", where, text)
+					t.Errorf("%s: got %s, want !strings.Contains(text, \"s3cr\") and !strings.Contains(text, \"and long\")", where, text)
 				}
 			}
 			if !bytes.Contains(events, []byte("logging in with ***")) {

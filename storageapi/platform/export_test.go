@@ -36,7 +36,7 @@ func TestPreviewAndExport(t *testing.T) {
 	} {
 		lines := strings.Split(strings.TrimSuffix(w.preview("in.c-p.t", c.q), "\n"), "\n")[1:]
 		if got := strings.ReplaceAll(strings.Join(lines, " "), `"`, ""); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 		id := must(w.ExportTable(ctx, "in.c-p.t", storageapi.Export{RowQuery: c.q}))(t)
 		lines = strings.Split(strings.TrimSuffix(w.slices(id), "\n"), "\n")

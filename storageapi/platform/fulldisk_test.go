@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		return call("POST", configs, url.Values{"configurationId": {id}, "name": {id}, "description": {strings.Repeat("x", 20_000)}}.Encode())
 	}
 	if w := create("first"); w.Code != http.StatusCreated {
-		t.Fatalf("%d %s", w.Code, w.Body)
+		t.Fatalf("got %d %s, want %v", w.Code, w.Body, http.StatusCreated)
 	}
 	for round := range 3 {
 		if w := call("GET", "/readiness-check", ""); w.Code != http.StatusOK {
@@ -125,7 +125,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		for id, code := range shown {
 			if now := call("GET", configs+"/"+id, "").Code; now != code {
-				t.Errorf("%s: %d before the restart, %d after it", id, code, now)
+				t.Errorf("%s: %d before the restart, %d after it, want %v", id, code, now, code)
 			}
 		}
 	}

@@ -157,7 +157,7 @@ func (a response) decode(t *testing.T) map[string]any {
 	t.Helper()
 	var out map[string]any
 	if err := json.Unmarshal(a.body, &out); err != nil {
-		t.Fatalf("%s: %v", a.body, err)
+		t.Fatalf("%s: got %v, want no error", a.body, err)
 	}
 	return out
 }

@@ -77,10 +77,10 @@ func TestImport(t *testing.T) {
 		err := importCSV(w, ctx, "in.c-i.t", c.in, c.file, c.data)
 		var job *storageapi.JobError
 		if !errors.As(err, &job) || job.Code() != c.code || job.Job.Error.ExceptionID == "" {
-			t.Errorf("%s: %v, want a job that fails with %s", name, err, c.code)
+			t.Errorf("%s: got %v, want a job that fails with %s", name, err, c.code)
 		}
 		if got := rows(); got != "\"6\",\"f\"\n" {
-			t.Errorf("%s: rows %q", name, got)
+			t.Errorf("%s: rows %q, want \"\\\"6\\\",\\\"f\\\"\\n\"", name, got)
 		}
 	}
 	f := must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: "never"}))(t)
@@ -230,7 +230,7 @@ func TestFormsOfFiles(t *testing.T) {
 	} {
 		check(t, importCSV(w, ctx, "in.c-i.t", storageapi.Import{}, "f", "a,b\nold,row\n"))
 		if err := importCSV(w, ctx, "in.c-i.t", c.in, c.file, c.data); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want no error", name, err)
 		}
 		if got := w.preview("in.c-i.t", storageapi.RowQuery{}); got != "\"a\",\"b\"\n"+c.want {
 			t.Errorf("%s: rows %q, want %q", name, got, c.want)
@@ -361,7 +361,7 @@ func TestImportOfBody(t *testing.T) {
 		t.Errorf("file: %d %s", a.status, a.body)
 	}
 	if n := must(w.Table(ctx, "in.c-b.t"))(t).RowsCount; n != 3 {
-		t.Errorf("%d rows, want 3", n)
+		t.Errorf("got %d rows, want 3", n)
 	}
 
 	reader := must(w.CreateToken(ctx, storageapi.TokenCreate{BucketPermissions: map[string]string{"in.c-b": "read"}}))(t)
@@ -390,7 +390,7 @@ func TestImportOfBody(t *testing.T) {
 	} {
 		a := w.raw("POST", c.path, c.kind, c.body, c.header...)
 		if a.status != c.status || !strings.Contains(string(a.body), `"code":"`+c.code+`"`) {
-			t.Errorf("%s: %d %s, want %d %s", name, a.status, a.body, c.status, c.code)
+			t.Errorf("%s: got %d %s, want %d %s", name, a.status, a.body, c.status, c.code)
 		}
 	}
 	if files := must(storageapi.Collect(w.Files(ctx, storageapi.FileQuery{})))(t); len(files) != 1 {

@@ -47,7 +47,7 @@ func TestAnswerOfAHandlerThatHasEnded(t *testing.T) {
 		for range 100 { // either end is seen first
 			err := w.await(ctx)
 			if err != nil && err != want {
-				t.Fatalf("%v, want %v", err, want)
+				t.Fatalf("got %v, want %v", err, want)
 			}
 			seen = seen || err == want
 		}

@@ -82,7 +82,7 @@ func TestFiltersOfLists(t *testing.T) {
 		a := w.raw("GET", "/v2/storage"+path, "", "")
 		var list []any
 		if err := json.Unmarshal(a.body, &list); err != nil || len(list) != n {
-			t.Errorf("%s: %d %s, want %d", path, a.status, a.body, n)
+			t.Errorf("%s: got %d %s, want %d", path, a.status, a.body, n)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestFieldsOfEvents(t *testing.T) {
 	w := newWorld(t)
 	a := w.raw("POST", "/v2/storage/events", formType, "component=c&message=m&duration=1.5&configurationId=7&runId=5.1&params=%7B%22a%22%3A1%7D&results=%7B%7D")
 	if a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("got %d %s, want 201", a.status, a.body)
 	}
 	e := w.raw("GET", "/v2/storage/events/"+a.decode(t)["id"].(string), "", "").decode(t)
 	if e["duration"] != 1.5 || e["runId"] != "5.1" || e["configurationId"] != "7" || e["params"].(map[string]any)["a"] != 1.0 {
@@ -135,7 +135,7 @@ func TestFieldsOfEvents(t *testing.T) {
 		`{"component":"c","message":"m","duration":"NaN"}`,
 	} {
 		if a := w.raw("POST", "/v2/storage/events", jsonType, body); a.status != 400 || !strings.Contains(string(a.body), "storage.events.validation") {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
+			t.Errorf("%s: got %d %s, want a.status == 400 and strings.Contains(string(a.body), \"storage.events.validation\")", body, a.status, a.body)
 		}
 	}
 	if a := w.raw("POST", "/v2/storage/events", jsonType, `{"component":"c","message":"`+strings.Repeat("x", 201<<10)+`"}`); a.status != 400 {
@@ -160,7 +160,7 @@ func TestPagesOfLists(t *testing.T) {
 		}
 		for i, name := range names {
 			if name != fmt.Sprint(n-1-i) {
-				t.Errorf("%s: item %d is %s", what, i, name)
+				t.Errorf("%s: item %d is %s, want fmt.Sprint(n-1-i)", what, i, name)
 				return
 			}
 		}

@@ -200,6 +200,6 @@ func TestLogOfRuns(t *testing.T) {
 		}
 	}
 	if n != lines {
-		t.Errorf("%d lines, want %d", n, lines)
+		t.Errorf("got %d lines, want %d", n, lines)
 	}
 }

@@ -88,7 +88,7 @@ func TestPartsAreMerged(t *testing.T) {
 	}
 	list := partsOf(t, s, "in.c-m.t")
 	if len(list) >= 2*mergeCount {
-		t.Errorf("%d parts after %d imports", len(list), imports)
+		t.Errorf("%d parts after %d imports, want less than %v", len(list), imports, 2*mergeCount)
 	}
 	if got := previewOf(t, c, "in.c-m.t", storageapi.RowQuery{}); got != want {
 		t.Errorf("rows %q, want %q", got, want)
@@ -169,7 +169,7 @@ func TestMergedPartsKeepTimes(t *testing.T) {
 	}
 	before := selected()
 	if want := `"n" "3" "4" `; before[3] != want {
-		t.Fatalf("%q, want %q", before[3], want)
+		t.Fatalf("got %q, want %q", before[3], want)
 	}
 	s.mergeLater(tab.Branch, tab.ID)
 	settled(t, s, tab.ID)
@@ -222,7 +222,7 @@ func TestPlansOfMerges(t *testing.T) {
 		t.Errorf("%d parts of %d imports, want at most %d", len(list), imports, limit)
 	}
 	if written > 8*taken {
-		t.Errorf("%d bytes were written again for %d that were imported", written, taken)
+		t.Errorf("%d bytes were written again for %d that were imported, want at most %v", written, taken, 8*taken)
 	}
 	t.Logf("%d imports: %d parts, each byte was written again %.1f times", imports, len(list), float64(written)/float64(taken))
 }

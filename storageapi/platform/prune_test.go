@@ -55,7 +55,7 @@ func TestOldRecordsArePruned(t *testing.T) {
 	same := func(when string, want map[string]int) {
 		t.Helper()
 		if got := count(); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %v, want %v", when, got, want)
+			t.Errorf("%s: got %v, want %v", when, got, want)
 		}
 	}
 	events := pruneBatch + 11 // with the event of the table

@@ -103,7 +103,7 @@ func TestImportOnceOverRestart(t *testing.T) {
 		}
 	}
 	if n := imports("in.c-x.a"); n != 1 || runs.Load() != 1 {
-		t.Errorf("%d imports into a, the program ran %d times, want 1 of each", n, runs.Load())
+		t.Errorf("got %d imports into a, the program ran %d times, want 1 of each", n, runs.Load())
 	}
 	conf, err := c.Configuration(ctx, "writer", "c")
 	must(err)

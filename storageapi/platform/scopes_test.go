@@ -98,7 +98,7 @@ func TestScopes(t *testing.T) {
 			}
 		}
 		if list := must(storageapi.Collect(c.Files(ctx, storageapi.FileQuery{})))(t); len(list) != 0 {
-			t.Errorf("%s token sees %d files of others", kind, len(list))
+			t.Errorf("%s token sees %d files of others, want 0", kind, len(list))
 		}
 	}
 }

@@ -259,7 +259,7 @@ func (m *moved) verify(t *testing.T, c *child) {
 		}
 		for key, n := range seen {
 			if n != last {
-				t.Errorf("%s: key %s is of import %d, the last one is %d", what, key, n, last)
+				t.Errorf("%s: key %s is of import %d, the last one is %d, want %v", what, key, n, last, last)
 				break
 			}
 		}

@@ -84,7 +84,7 @@ func TestTables(t *testing.T) {
 		t.Errorf("metadata %+v", list)
 	}
 	if list := must(storageapi.Collect(w.Tables(ctx)))(t); len(list) != 3 {
-		t.Errorf("%d tables, want 3", len(list))
+		t.Errorf("got %d tables, want 3", len(list))
 	}
 	check(t, w.DeleteTable(ctx, "in.c-t.t", false))
 	_, err = w.Table(ctx, "in.c-t.t")

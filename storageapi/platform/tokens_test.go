@@ -235,6 +235,6 @@ func TestProgrammaticTokens(t *testing.T) {
 	expectError(t, err, 401, "storage.tokenInvalid")
 	bad := platform.Options{ProgrammaticTokens: []storageapi.Secret{"kbc_pat_short", "no-prefix-but-long-enough", "kbc_at_with a blank in it", "kbc_at_0123456789"}}
 	if err := bad.Validate(); err == nil || strings.Count(err.Error(), "programmatic token") != 3 || strings.Contains(err.Error(), "blank") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error and strings.Count(err.Error(), \"programmatic token\") == 3 and !strings.Contains(err.Error(), \"blank\")", err)
 	}
 }

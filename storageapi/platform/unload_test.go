@@ -125,10 +125,10 @@ func TestRowsAsJSON(t *testing.T) {
 		}
 		var got map[string]any
 		if err := json.Unmarshal(line, &got); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("%q: got %v, want no error", line, err)
 		}
 		if again, err := jsontext.Marshal(got); err != nil || string(again) != strings.ReplaceAll(c.want, "\u2028", `\u2028`) {
-			t.Errorf("%s, want %s (%v)", again, c.want, err)
+			t.Errorf("got %s, want %s (%v)", again, c.want, err)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestVariablesWithoutValuesFailTheJob(t *testing.T) {
 	} {
 		job.Component, job.ConfigData = component, raw(`{}`)
 		if _, err := w.CreateQueueJob(t.Context(), job); err == nil || !strings.Contains(err.Error(), "variableValues") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error and strings.Contains(err.Error(), \"variableValues\")", name, err)
 		}
 	}
 }

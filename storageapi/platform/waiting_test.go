@@ -70,7 +70,7 @@ func TestJobsWait(t *testing.T) {
 	}
 	for _, body := range []string{`"delay":-1`, `"delay":99999999999`, `"delay":1,"delayedStartTime":"2030-01-01T00:00:00+00:00"`, `"delayedStartTime":"soon"`} {
 		if a := w.raw("POST", "/jobs", jsonType, `{"component":"`+component+`","config":"d",`+body+`}`); a.status != 400 {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
+			t.Errorf("%s: got %d %s, want 400", body, a.status, a.body)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestKillJobThatHasNotGoneOn(t *testing.T) {
 	w.opts.QueueJobs = 1
 	w.restart()
 	if got := <-begun; got != "a" {
-		t.Fatalf("%s goes on first", got)
+		t.Fatalf("%s goes on first, want \"a\"", got)
 	}
 	if killed := must(w.KillQueueJob(ctx, jobs[1].ID))(t); killed.Status != "terminated" || !killed.IsFinished || killed.EndTime.IsZero() {
 		t.Errorf("killed %+v", killed)
@@ -186,7 +186,7 @@ func TestMappings(t *testing.T) {
 		{`[1]`, "configData: want a JSON object, got an array"},
 	} {
 		if _, err := w.runJob(storageapi.QueueJobCreate{ConfigData: raw(c.data)}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want an error with %q", c.data, err, c.want)
+			t.Errorf("%s: got %v, want an error with %q", c.data, err, c.want)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestNamedRowIsGone(t *testing.T) {
 		t.Errorf("job of a deleted row: %v", err)
 	}
 	if n := len(rec.rows()); n != 1 {
-		t.Errorf("%d runs", n)
+		t.Errorf("%d runs, want 1", n)
 	}
 	_, err = w.CreateQueueJob(ctx, storageapi.QueueJobCreate{Component: component, Config: "b", ConfigRowIDs: []string{"none"}})
 	expectError(t, err, 400, "")

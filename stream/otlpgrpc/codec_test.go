@@ -88,7 +88,7 @@ func TestZstd(t *testing.T) {
 		"no zstd":            {dial(t, conn, zstdCompressor{broken: true}), logs("x"), codes.Internal},
 	} {
 		if _, err := c.client.Export(ctx, c.req); status.Code(err) != c.code {
-			t.Errorf("%s: %v, want %v", name, err, c.code)
+			t.Errorf("%s: got %v, want %v", name, err, c.code)
 		}
 	}
 	if err := eng.Flush(t.Context(), "app"); err != nil {
@@ -158,11 +158,11 @@ func TestMalformedCalls(t *testing.T) {
 		"empty":           {message(0, 0, nil), codes.OK},
 	} {
 		if code := call(t, conn.Target(), c.data); code != c.code {
-			t.Errorf("%s: %v, want %v", name, code, c.code)
+			t.Errorf("%s: got %v, want %v", name, code, c.code)
 		}
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != 1 {
-		t.Errorf("%d rows", got)
+		t.Errorf("%d rows, want 1", got)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestHigherLimitOfServer(t *testing.T) {
 	for name, client := range map[string]plogotlp.GRPCClient{"plain": plogotlp.NewGRPCClient(conn), "zstd": dial(t, conn, zstdCompressor{})} {
 		_, err := client.Export(with(t.Context(), "Bearer "+secret), logs(strings.Repeat("x", 2<<10)))
 		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "smaller batches") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want status.Code(err) == %v and strings.Contains(err.Error(), \"smaller batches\")", name, err, codes.ResourceExhausted)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestSlowMessage(t *testing.T) {
 		}
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != 1 {
-		t.Errorf("%d rows", got)
+		t.Errorf("%d rows, want 1", got)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestMessageSizes(t *testing.T) {
 	}
 	rows := mem.Rows("in.c-app.rows")
 	if len(rows) != len(want) {
-		t.Fatalf("%d rows", len(rows))
+		t.Fatalf("%d rows, want %v", len(rows), len(want))
 	}
 	for i, row := range rows {
 		if row[0] != want[i] {
@@ -290,14 +290,14 @@ func TestOtherServices(t *testing.T) {
 		defer conn.Close()
 		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		if err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-			t.Errorf("%s: %v, %v", name, res, err)
+			t.Errorf("%s: got %v, %v, want no error and res.GetStatus() == %v", name, res, err, grpc_health_v1.HealthCheckResponse_SERVING)
 		}
 		if _, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x")); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want no error", name, err)
 		}
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != 2 {
-		t.Errorf("%d rows", got)
+		t.Errorf("%d rows, want 2", got)
 	}
 }
 

@@ -59,14 +59,14 @@ func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 			ctx := metadata.AppendToOutgoingContext(with(t.Context(), "bearer "+secret), tt.metadata[i]...)
 			_, err := plogotlp.NewGRPCClient(conn).Export(ctx, req)
 			if want := [2]codes.Code{codes.OK, tt.second}[i]; status.Code(err) != want {
-				t.Errorf("%s, request %d: %v, want %s", tt.name, i, err, want)
+				t.Errorf("got %s, request %d: %v, want %s", tt.name, i, err, want)
 			}
 		}
 		if err := eng.Flush(t.Context(), "app"); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(mem.Rows("in.c-app.rows")); n != tt.rows {
-			t.Errorf("%s: %d rows, want %d", tt.name, n, tt.rows)
+			t.Errorf("%s: got %d rows, want %d", tt.name, n, tt.rows)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestExport(t *testing.T) {
 		mapping.Path("body", "body", mapping.RawString()), mapping.IP("ip"), mapping.Template("kind", `Header("X-Kind")`), mapping.Headers("headers"))))
 	res, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "bearer "+secret), logs("a", "b"))
 	if err != nil || res.PartialSuccess().RejectedLogRecords() != 0 || res.PartialSuccess().ErrorMessage() != "" {
-		t.Fatalf("%v, %v", err, res.PartialSuccess())
+		t.Fatalf("got %v, %v, want no error and res.PartialSuccess().RejectedLogRecords() == 0 and res.PartialSuccess().ErrorMessage() == \"\"", err, res.PartialSuccess())
 	}
 	if err := eng.Flush(t.Context(), "app"); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestOldSecret(t *testing.T) {
 	want := func(token string, code codes.Code) {
 		t.Helper()
 		if _, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+token), logs("a")); status.Code(err) != code {
-			t.Errorf("%s: %v, want %s", token, err, code)
+			t.Errorf("%s: got %v, want %s", token, err, code)
 		}
 	}
 	want("old", codes.OK)
@@ -152,7 +152,7 @@ func TestPartialSuccess(t *testing.T) {
 	ctx := with(t.Context(), "Bearer "+secret)
 	res, err := plogotlp.NewGRPCClient(conn).Export(ctx, req)
 	if err != nil || res.PartialSuccess().RejectedLogRecords() != 2 || !strings.Contains(res.PartialSuccess().ErrorMessage(), `column "n"`) {
-		t.Errorf("%v, %d %q", err, res.PartialSuccess().RejectedLogRecords(), res.PartialSuccess().ErrorMessage())
+		t.Errorf("got %v, %d %q, want no error and res.PartialSuccess().RejectedLogRecords() == 2 and strings.Contains(res.PartialSuccess().ErrorMessage(), `column \"n\"`)", err, res.PartialSuccess().RejectedLogRecords(), res.PartialSuccess().ErrorMessage())
 	}
 	if _, err = plogotlp.NewGRPCClient(conn).Export(ctx, logs("a")); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("all rejected: %v", err)
@@ -204,7 +204,7 @@ func TestRefusals(t *testing.T) {
 		}
 		_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), c.authorization), c.req, opts...)
 		if status.Code(err) != c.code || strings.Contains(fmt.Sprint(err), secret) {
-			t.Errorf("%s: %v, want %v", name, err, c.code)
+			t.Errorf("%s: got %v, want %v", name, err, c.code)
 		}
 	}
 
@@ -241,7 +241,7 @@ func TestPausedSource(t *testing.T) {
 		return err
 	}
 	if err := export(); retryDelay(t, err) <= 0 {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want retryDelay(t, err) > 0", err)
 	}
 	src.Disabled = false
 	if err := eng.Define(t.Context(), src); err != nil {
@@ -278,7 +278,7 @@ func TestFencedNode(t *testing.T) {
 	for range 2 {
 		_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
 		if retryDelay(t, err) <= 0 || !strings.Contains(err.Error(), "Another node") {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want retryDelay(t, err) > 0 and strings.Contains(err.Error(), \"Another node\")", err)
 		}
 	}
 }
@@ -305,7 +305,7 @@ func TestDefaultBatchOfCollector(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := eng.Stats().Sinks[0].Accepted; got != int64((i+1)*len(bodies)) {
-			t.Errorf("%d rows after %d batches", got, i+1)
+			t.Errorf("%d rows after %d batches, want int64((i+1)*len(bodies))", got, i+1)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestAnswers(t *testing.T) {
 		auth, _ := newStub(t, platformauth.Options{}, func(string) (int, string) { return tt.status, tt.body })
 		who, err := auth.Verify(t.Context(), "the-secret")
 		if who != tt.who || (err == nil) != (tt.refuse == nil && tt.later == nil) {
-			t.Errorf("%d %s: %+v, %v", tt.status, tt.body, who, err)
+			t.Errorf("got %d %s: %+v, %v, want who == %v and (err == nil) == (tt.refuse == nil && tt.later == nil)", tt.status, tt.body, who, err, tt.who)
 		}
 		if err != nil && strings.Contains(err.Error(), "the-secret") {
 			t.Errorf("the error has the token: %v", err)
@@ -197,10 +197,10 @@ func TestAnswers(t *testing.T) {
 		}
 		later, ok := errors.AsType[*streamapi.UnavailableError](err)
 		if ok != (tt.later != nil) {
-			t.Fatalf("%d %s: %v, want %+v", tt.status, tt.body, err, tt.later)
+			t.Fatalf("got %d %s: %v, want %+v", tt.status, tt.body, err, tt.later)
 		}
 		if ok && (later.Name != tt.later.Name || later.Message != tt.later.Message || later.ExceptionID != tt.later.ExceptionID || later.Err == nil) {
-			t.Errorf("%d %s: %+v, want %+v", tt.status, tt.body, later, tt.later)
+			t.Errorf("got %d %s: %+v, want %+v", tt.status, tt.body, later, tt.later)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 			_, _ = auth.Verify(t.Context(), token)
 			synctest.Wait()
 			if n := s.calls.Load() - before; n != want {
-				t.Errorf("%s: %d calls, want %d", token, n, want)
+				t.Errorf("%s: got %d calls, want %d", token, n, want)
 			}
 		}
 		calls("a", 1)
@@ -276,7 +276,7 @@ func TestSharedCalls(t *testing.T) {
 		for range 10 {
 			wg.Go(func() {
 				if who, err := auth.Verify(t.Context(), "a"); err != nil || !who.Admin {
-					t.Errorf("%+v, %v", who, err)
+					t.Errorf("got %+v, %v, want no error and who.Admin", who, err)
 				}
 			})
 		}
@@ -292,7 +292,7 @@ func TestSharedCalls(t *testing.T) {
 		close(release)
 		wg.Wait()
 		if n := s.calls.Load(); n != 6 || most.Load() > 2 {
-			t.Errorf("%d calls, %d at once, want 6 and at most 2", n, most.Load())
+			t.Errorf("got %d calls, %d at once, want 6 and at most 2", n, most.Load())
 		}
 	})
 }
@@ -325,7 +325,7 @@ func TestExchangesAreRemembered(t *testing.T) {
 		}
 	}
 	if n := s.calls.Load(); n != 4 {
-		t.Errorf("%d calls, want 4: every answer is remembered, and each for itself", n)
+		t.Errorf("got %d calls, want 4: every answer is remembered, and each for itself", n)
 	}
 }
 

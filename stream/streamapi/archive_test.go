@@ -174,9 +174,9 @@ func TestNoArchive(t *testing.T) {
 	s := newService(t, serviceOptions{})
 	s.done("POST", b+"/sources", webSource)
 	if a := s.want(400, "stream.api.badRequest", testToken, "PATCH", b+"/sources/web/settings", archiveOn); !strings.Contains(a.text, "no archive") {
-		t.Errorf("%s", a.text)
+		t.Errorf("got %s, want strings.Contains(a.text, \"no archive\")", a.text)
 	}
 	if a := s.task("POST", b+"/sources/web/sinks/events/archive/replay", `{"run":"x"}`); a.at("status") != "error" || a.at("errorName") != "stream.api.badRequest" {
-		t.Errorf("%s", a.text)
+		t.Errorf("got %s, want a.at(\"status\") == \"error\" and a.at(\"errorName\") == \"stream.api.badRequest\"", a.text)
 	}
 }

@@ -149,7 +149,7 @@ func TestProgrammaticTokens(t *testing.T) {
 func TestStaticTokenNamesTheCause(t *testing.T) {
 	var refused *AuthError
 	if _, err := StaticToken(testToken, 7).Verify(t.Context(), "kbc_at_x"); !errors.As(err, &refused) || refused.Status != 401 || !strings.Contains(refused.Message, "programmatic") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want errors.As(err, &refused) and refused.Status == 401 and strings.Contains(refused.Message, \"programmatic\")", err)
 	}
 }
 
@@ -178,12 +178,12 @@ func TestTokenStaysOutOfSamples(t *testing.T) {
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || resp.StatusCode != 200 || strings.Contains(string(text), testToken) {
-				t.Errorf("%s, %v: %d %s, %v", source, header, resp.StatusCode, text, err)
+				t.Errorf("got %s, %v: %d %s, %v, want no error and resp.StatusCode == 200 and !strings.Contains(string(text), testToken)", source, header, resp.StatusCode, text, err)
 			}
 			// Ingestion takes Authorization from telemetry, whose secret it may be, and leaves it to events.
 			wants := source == "web" && slices.Contains(header["Authorization"], "Basic of-the-sample")
 			if strings.Contains(string(text), "of-the-sample") != wants {
-				t.Errorf("%s, %v: %s, want the header of the sample: %v", source, header, text, wants)
+				t.Errorf("got %s, %v: %s, want the header of the sample: %v", source, header, text, wants)
 			}
 		}
 	}

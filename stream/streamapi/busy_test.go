@@ -72,7 +72,7 @@ func TestBusyOperations(t *testing.T) {
 	}
 	target.gate <- struct{}{}
 	if task, err := s.ended(held); err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	if source := s.get(b + "/sources/web"); source.at("disabled") != nil || source.at("version.number") != 3.0 {
 		t.Errorf("after the task the source is %s", source.text)
@@ -83,7 +83,7 @@ func TestBusyOperations(t *testing.T) {
 	s.want(409, "stream.api.taskIsRunning", testToken, "POST", b+"/sources/web/sinks", webSink)
 	target.gate <- struct{}{}
 	if task, err := s.ended(held); err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	if sink := s.get(b + "/sources/web/sinks/events"); sink.at("table.tableId") != "in.c-web.other" || sink.at("version.number") != 2.0 {
 		t.Errorf("after the task the sink is %s", sink.text)

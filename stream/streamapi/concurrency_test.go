@@ -77,7 +77,7 @@ func TestChangesWhileEventsFlow(t *testing.T) {
 					}
 				case 409:
 					if !strings.Contains(string(text), "taskIsRunning") {
-						t.Errorf("%s", text)
+						t.Errorf("got %s, want strings.Contains(string(text), \"taskIsRunning\")", text)
 					}
 					busy.Add(1)
 				default:
@@ -104,7 +104,7 @@ func TestChangesWhileEventsFlow(t *testing.T) {
 	}
 	sinks := s.get(b + "/sources/web/sinks")
 	if got := sinks.at("page.totalCount"); got != float64(1+added.Load()) {
-		t.Errorf("%v sinks, want 1 and the %d that were added", got, added.Load())
+		t.Errorf("got %v sinks, want 1 and the %d that were added", got, added.Load())
 	}
 	if err := s.eng.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestChangesWhileEventsFlow(t *testing.T) {
 		rows += st.Target.Rows
 	}
 	if rows != accepted.Load() {
-		t.Errorf("%d rows in the tables, %d were accepted", rows, accepted.Load())
+		t.Errorf("%d rows in the tables, %d were accepted, want accepted.Load()", rows, accepted.Load())
 	}
 	report, err := s.eng.Verify(t.Context())
 	if err != nil || !report.OK() {

@@ -66,7 +66,7 @@ func TestEraseIsSlow(t *testing.T) {
 	req.Header.Set(tokenHeader, testToken)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%v, %v", resp, err)
+		t.Fatalf("got %v, %v, want no error and resp.StatusCode == %v", resp, err, http.StatusOK)
 	}
 	resp.Body.Close()
 }

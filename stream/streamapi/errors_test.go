@@ -102,7 +102,7 @@ func TestEveryOperation(t *testing.T) {
 				s.send(address, strings.Repeat("x", maxRow))
 				list, err := s.cat.Handle("web", "events").Rejected(t.Context(), forebay.RejectedFilter{}, 100)
 				if err != nil || len(list.Records) == 0 {
-					t.Fatalf("%+v, %v", list, err)
+					t.Fatalf("got %+v, %v, want no error and len(list.Records) != 0", list, err)
 				}
 				// A row that the target refuses in the background is a record without a body.
 				records := slices.DeleteFunc(list.Records, func(r forebay.RejectedRecord) bool { return r.Poison != nil })
@@ -418,7 +418,7 @@ func TestTokenForms(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != 200 {
-			t.Errorf("%v: status %d", header, resp.StatusCode)
+			t.Errorf("%v: status %d, want 200", header, resp.StatusCode)
 		}
 	}
 	static := StaticToken("secret", 7)

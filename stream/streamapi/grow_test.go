@@ -109,7 +109,7 @@ func TestTableGrows(t *testing.T) {
 	a := s.want(400, "stream.api.badRequest", testToken, "PATCH", growSink, `{"table":{`+growColumns("id", "int64", "n", "float64")+`}}`)
 	const sentence = `column \"n\" cannot be float64: table \"in.c-web.a\" keeps it as int64 from version 2 of its columns; use another name.`
 	if !strings.Contains(a.text, sentence) {
-		t.Errorf("%s, want %s", a.text, sentence)
+		t.Errorf("got %s, want %s", a.text, sentence)
 	}
 	if sink := s.get(growSink); sink.at("version.number") != 2.0 || sink.at("table.mapping.columns.1.dataType") != "int64" || sink.at("table.extend") != true {
 		t.Errorf("the sink is %s", sink.text)

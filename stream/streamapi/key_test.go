@@ -60,7 +60,7 @@ func TestKeyOfAnErasedSource(t *testing.T) {
 			}
 		}
 		if n := s.rows("web", "a"); n != 1 {
-			t.Errorf("%d rows, want 1", n)
+			t.Errorf("got %d rows, want 1", n)
 		}
 		s.task("DELETE", b+"/sources/web?cascade=true", "")
 	}

@@ -34,7 +34,7 @@ func TestPages(t *testing.T) {
 		for {
 			page := s.get(b + tt.path + "?limit=2&afterId=" + after)
 			if page.at("page.totalCount") != 5.0 || page.at("page.limit") != 2.0 || page.at("page.afterId") != after {
-				t.Fatalf("%s: %s", tt.path, page.text)
+				t.Fatalf("%s: got %s, want page.at(\"page.totalCount\") == 5.0 and page.at(\"page.limit\") == 2.0 and page.at(\"page.afterId\") == %v", tt.path, page.text, after)
 			}
 			items, _ := page.at(tt.list).([]any)
 			if len(items) == 0 {
@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 			after, _ = page.at("page.lastId").(string)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(tt.want) {
-			t.Errorf("%s: %v, want %v", tt.path, got, tt.want)
+			t.Errorf("%s: got %v, want %v", tt.path, got, tt.want)
 		}
 	}
 	if last := s.get(b + "/sources/a/versions?afterId=3"); last.at("versions.0.number") != 4.0 || last.at("page.lastId") != "0000000005" || last.at("page.afterId") != "3" {

@@ -80,10 +80,10 @@ func checkRefusal(t *testing.T, request string, w *httptest.ResponseRecorder) {
 	message, _ := a.at("message").(string)
 	name, _ := a.at("error").(string)
 	if a.at("statusCode") != float64(w.Code) || !strings.HasPrefix(name, "stream.") || len(strings.Fields(message)) < 4 {
-		t.Errorf("%s: %d %s", request, w.Code, w.Body)
+		t.Errorf("%s: got %d %s, want a.at(\"statusCode\") == float64(w.Code) and strings.HasPrefix(name, \"stream.\") and len(strings.Fields(message)) >= 4", request, w.Code, w.Body)
 	}
 	if kind := w.Header().Get("Content-Type"); kind != "application/json" {
-		t.Errorf("%s: %d with Content-Type %q", request, w.Code, kind)
+		t.Errorf("%s: %d with Content-Type %q, want \"application/json\"", request, w.Code, kind)
 	}
 	if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow != "") || w.Code == 405 && !strings.Contains(message, allow) {
 		t.Errorf("%s: %d with Allow %q: %s", request, w.Code, allow, message)

@@ -264,7 +264,7 @@ func TestRejectedRecords(t *testing.T) {
 		t.Errorf("the statistics are %s", a.text)
 	}
 	if report, err := s.eng.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.OK()", report, err)
 	}
 }
 
@@ -307,14 +307,14 @@ func TestHostileRequestsToAQuarantine(t *testing.T) {
 		"afterId=" + url.QueryEscape(id+","+id), "afterId=" + url.QueryEscape(strings.Repeat(id+",", 4000)), "afterId=%00-x%00",
 	} {
 		if a := s.do(testToken, "GET", rejects+"?"+query, ""); a.status != 400 {
-			t.Errorf("%.80s: %d %.200s", query, a.status, a.text)
+			t.Errorf("got %.80s: %d %.200s, want 400", query, a.status, a.text)
 		}
 	}
 	for _, record := range []string{"x", "-x1", "%00", "..%2f..", strings.Repeat("9", 4000), id + "0", id[:len(id)-1], "%27%22%3B--", "ä-x000000000001"} {
 		for _, op := range []string{"GET /%s", "POST /%s/test", "POST /%s/replay", "DELETE /%s", "PUT /%s/body?revision=0"} {
 			method, path, _ := strings.Cut(op, " ")
 			if a := s.do(testToken, method, rejects+fmt.Sprintf(path, record), "{}"); a.status != 404 {
-				t.Errorf("%s %.80s: %d %.200s", method, record, a.status, a.text)
+				t.Errorf("got %s %.80s: %d %.200s, want 404", method, record, a.status, a.text)
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func TestHostileRequestsToAQuarantine(t *testing.T) {
 	} {
 		for _, verb := range []string{"/replay", "/discard"} {
 			if a := s.do(testToken, "POST", rejects+verb, body); a.status != 400 {
-				t.Errorf("%s of %.80s: %d %.200s", verb, body, a.status, a.text)
+				t.Errorf("%s of %.80s: %d %.200s, want 400", verb, body, a.status, a.text)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func TestHostileRequestsToAQuarantine(t *testing.T) {
 		for _, op := range []string{"GET /quarantine", "GET /quarantine/" + id, "POST /quarantine/replay", "DELETE /quarantine/" + id} {
 			method, rest, _ := strings.Cut(op, " ")
 			if a := s.do(testToken, method, b+path+rest, `{"all":true}`); a.status != 404 {
-				t.Errorf("%s%s: %d %s", path, rest, a.status, a.text)
+				t.Errorf("got %s%s: %d %s, want 404", path, rest, a.status, a.text)
 			}
 		}
 	}

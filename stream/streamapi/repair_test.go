@@ -121,7 +121,7 @@ func TestSettingWithoutEffect(t *testing.T) {
 			t.Errorf("%s: task says %q", path, text)
 		}
 		if list := warnings(path); len(list) != 1 || !strings.HasPrefix(list[0], key+" "+never) {
-			t.Errorf("%s: %q", path, list)
+			t.Errorf("%s: got %q, want len(list) == 1 and strings.HasPrefix(list[0], key+\" \"+never)", path, list)
 		}
 		a = s.done("PATCH", path+"/settings", `{"settings":[{"key":"`+key+`","value":"20MB"}]}`)
 		if list := warnings(path); len(list) != 0 || strings.Contains(a.text, "never") {

@@ -75,7 +75,7 @@ func TestOverlapOfSecrets(t *testing.T) {
 	} {
 		a := s.want(400, "stream.api."+name, testToken, "POST", b+"/sources/web/rotate-secret"+query, "")
 		if message := a.body["message"].(string); !strings.HasPrefix(message, "overlap is ") {
-			t.Errorf("%s: %s", query, message)
+			t.Errorf("%s: got %s, want strings.HasPrefix(message, \"overlap is \")", query, message)
 		}
 	}
 	want("after refused rotations", 200, fourth)
@@ -125,7 +125,7 @@ func TestEndOfOverlap(t *testing.T) {
 					r.Header.Set("Content-Type", "application/x-protobuf")
 					w := httptest.NewRecorder()
 					if ingest.ServeHTTP(w, r); w.Code != status {
-						t.Errorf("%.14s: status %d, want %d", path, w.Code, status)
+						t.Errorf("got %.14s: status %d, want %d", path, w.Code, status)
 					}
 				}
 			}
@@ -167,6 +167,6 @@ func TestKeyOutlivesRotation(t *testing.T) {
 	s.want(200, "", testToken, "POST", b+"/sources/web/rotate-secret?overlap=1h", "")
 	send(old)
 	if n := rows(); n != 1.0 {
-		t.Errorf("%v rows, want 1", n)
+		t.Errorf("got %v rows, want 1", n)
 	}
 }

@@ -37,7 +37,7 @@ func TestShadow(t *testing.T) {
 	_, address := s.secretOf("shop")
 	for _, event := range []string{`{"price":1,"cost":1,"pin":"canary"}`, `{"price":2,"cost":20,"pin":"canary"}`, `{"price":3,"pin":"canary"}`} {
 		if status := s.send(address, event); status != 200 {
-			t.Fatalf("%s: status %d", event, status)
+			t.Fatalf("%s: status %d, want 200", event, status)
 		}
 	}
 	a := s.want(200, "", testToken, "DELETE", path, "")

@@ -78,7 +78,7 @@ func TestEraseRows(t *testing.T) {
 		t.Errorf("%d rows are erased, want 5", n)
 	}
 	if n := s.Erase(rows); n != 0 {
-		t.Errorf("%d rows are erased once more", n)
+		t.Errorf("%d rows are erased once more, want 0", n)
 	}
 	var got []string
 	for _, p := range s.Parts {

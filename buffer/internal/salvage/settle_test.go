@@ -245,7 +245,7 @@ func TestDeletedRanges(t *testing.T) {
 		}
 	}
 	if wiped.String() != "abckmnopx" {
-		t.Errorf("%s were deleted", wiped.String())
+		t.Errorf("%s were deleted, want \"abckmnopx\"", wiped.String())
 	}
 }
 

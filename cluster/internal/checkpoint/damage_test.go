@@ -166,7 +166,7 @@ func TestFetchNeedsANewFolder(t *testing.T) {
 	write(t, disk, snapshot, twoTables)
 	m, _ := save(t, s, 1, nil)
 	if err := s.Fetch(t.Context(), m, snapshot); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("%v, want fs.ErrExist", err)
+		t.Errorf("got %v, want fs.ErrExist", err)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestLoadRefusesWhatItCannotJudge(t *testing.T) {
 			}
 			_, err := newStore(staging, vfs.NewMem(), checkpoint.Options{}).Load(t.Context(), instance, ref)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.As(err, new(*checkpoint.DamageError)) {
-				t.Errorf("%s: %v, want %q", tt.now, err, tt.want)
+				t.Errorf("%s: got %v, want %q", tt.now, err, tt.want)
 			}
 		})
 	}

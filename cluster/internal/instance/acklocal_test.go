@@ -70,7 +70,7 @@ func TestAckLocalWhileTheLogIsAway(t *testing.T) {
 				instance := a.instance()
 				heal := w.log.Cut(instance, 1, 2)
 				if n := p.putLocal(i, rows); n != rows {
-					t.Fatalf("%d of %d rows were acknowledged while the log is away", n, rows)
+					t.Fatalf("%d of %d rows were acknowledged while the log is away, want %v", n, rows, rows)
 				}
 				a.kill(nil, name == "disk lost")
 				if name != "restarted" {

@@ -188,7 +188,7 @@ func TestCheckpointWaitsForTheLog(t *testing.T) {
 		}()
 		time.Sleep(20 * time.Second)
 		if ref := w.records()[name].Checkpoint; ref != "" {
-			t.Errorf("%s is named before the log has its last batch", ref)
+			t.Errorf("%s is named before the log has its last batch, want \"\"", ref)
 		}
 		heal()
 		if err := <-made; err != nil {

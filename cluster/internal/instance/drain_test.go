@@ -237,7 +237,7 @@ func TestDrainFindsDamage(t *testing.T) {
 					t.Errorf("the log is not kept: %v", err)
 				}
 				if n := len(w.mem.Objects()); n < objects {
-					t.Errorf("%d of %d objects are left", n, objects)
+					t.Errorf("%d of %d objects are left, want at least %v", n, objects, objects)
 				}
 				if i := b.runs.opened(); len(i.drainer.slots) > 0 || i.Err() != nil {
 					t.Errorf("%d instances are being drained, and that of the adopter ended with %v", len(i.drainer.slots), i.Err())

@@ -187,7 +187,7 @@ func TestDamageWhileOpen(t *testing.T) {
 		failing.Store(false)
 		w.await("the instance ends", func() bool { return i.Err() != nil })
 		if !errors.As(i.Err(), new(*buffer.StoreDamageError)) {
-			t.Errorf("%v", i.Err())
+			t.Errorf("got %v, want errors.As(i.Err(), new(*buffer.StoreDamageError))", i.Err())
 		}
 		_ = i.Close() // its disk has failed
 		n.goesOn(name)
@@ -368,7 +368,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 				ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 				defer cancel()
 				if i, err := Open(ctx, "node", p.options()); !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("%v, %v", i, err)
+					t.Fatalf("got %v, %v, want errors.Is(err, context.DeadlineExceeded)", i, err)
 				}
 				n.goesOn(name)
 			})
@@ -411,7 +411,7 @@ func TestOpenOutlivesItsContext(t *testing.T) {
 func TestOpenTwice(t *testing.T) {
 	alone(t, func(w *world, n *worldNode) {
 		if i, err := Open(w.Context(), "node", n.runs.options()); err == nil {
-			t.Fatalf("%v", i)
+			t.Fatalf("got %v, want an error", i)
 		}
 		n.runs.put(n.runs.opened(), 1)
 		if err := n.runs.opened().Err(); err != nil {
@@ -440,7 +440,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 		if !errors.Is(i.Err(), forebay.ErrClosed) {
-			t.Errorf("%v", i.Err())
+			t.Errorf("got %v, want errors.Is(i.Err(), forebay.ErrClosed)", i.Err())
 		}
 		if _, err := i.Engine().Ingest(w.Context(), "s", mapping.JSON([]byte(`{"id":"x"}`))); !errors.Is(err, buffer.ErrClosed) && !errors.Is(err, forebay.ErrClosed) {
 			t.Errorf("%v", err)

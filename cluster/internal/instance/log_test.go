@@ -188,7 +188,7 @@ func TestLogCannotGoOn(t *testing.T) {
 		}
 		l.batchLog = newLog(l.log, l.keeper, "a", l.logger)
 		if _, err := l.begin(2); !errors.Is(err, changelog.ErrAhead) || !errors.Is(context.Cause(l.ctx), changelog.ErrAhead) {
-			t.Errorf("%v, %v", err, context.Cause(l.ctx))
+			t.Errorf("got %v, %v, want errors.Is(err, changelog.ErrAhead) and errors.Is(context.Cause(l.ctx), changelog.ErrAhead)", err, context.Cause(l.ctx))
 		}
 		l.close()
 		if _, err := l.log.Open(t.Context(), "a-1", changelog.Record{Kind: changelog.Opened, Epoch: 100, Node: "b"}); err != nil {
@@ -196,7 +196,7 @@ func TestLogCannotGoOn(t *testing.T) {
 		}
 		l.batchLog = newLog(l.log, l.keeper, "a", l.logger)
 		if _, err := l.begin(1); !errors.Is(err, buffer.ErrFenced) || !errors.Is(context.Cause(l.ctx), buffer.ErrFenced) {
-			t.Errorf("%v, %v", err, context.Cause(l.ctx))
+			t.Errorf("got %v, %v, want errors.Is(err, buffer.ErrFenced) and errors.Is(context.Cause(l.ctx), buffer.ErrFenced)", err, context.Cause(l.ctx))
 		}
 	})
 }

@@ -195,7 +195,7 @@ func TestRejectedRecordsWaitForRoom(t *testing.T) {
 		w.check() // the rows do not wait for it
 		q := full.Engine().Sink("q", "k").Quarantine()
 		if n, err := q.DiscardAll(w.Context(), forebay.RejectedFilter{}); err != nil || n != 4 {
-			t.Fatalf("%d records discarded, %v, want 4", n, err)
+			t.Fatalf("got %d records discarded, %v, want 4", n, err)
 		}
 		w.mu.Lock()
 		maps.DeleteFunc(w.rejected, func(_, instance string) bool { return instance != name })

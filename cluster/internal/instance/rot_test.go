@@ -76,7 +76,7 @@ func withTables(t *testing.T, checkpointBytes int64, rows int, play func(w *worl
 		}
 		w.clients.Wait()
 		if w.sent != len(w.acked) {
-			t.Fatalf("%d of %d rows are acknowledged", len(w.acked), w.sent)
+			t.Fatalf("%d of %d rows are acknowledged, want %v", len(w.acked), w.sent, len(w.acked))
 		}
 		play(w, n, i, release)
 	})
@@ -211,13 +211,13 @@ func TestRotOfRealFiles(t *testing.T) {
 		_ = i.Close() // its disk is damaged
 		again := open()
 		if a, b := again.Keeper().Instance(), i.Keeper().Instance(); a != b {
-			t.Errorf("%s goes on as %s", b, a)
+			t.Errorf("%s goes on as %s, want %v", b, a, b)
 		}
 		if err := again.Engine().FlushAll(w.Context()); err != nil {
 			t.Error(err)
 		}
 		if w.check(); len(w.acked) != 800 {
-			t.Errorf("%d of 800 rows are acknowledged", len(w.acked))
+			t.Errorf("%d of 800 rows are acknowledged, want 800", len(w.acked))
 		}
 		if err := again.Close(); err != nil {
 			t.Error(err)

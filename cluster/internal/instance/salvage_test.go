@@ -33,7 +33,7 @@ func fence(t *testing.T) *salvageWorld {
 	instance := a.instance()
 	heal := w.log.Cut(instance, 1, 2)
 	if n := p.putLocal(i, salvagedRows); n != salvagedRows {
-		t.Fatalf("%d of %d rows were acknowledged while the log is away", n, salvagedRows)
+		t.Fatalf("%d of %d rows were acknowledged while the log is away, want %v", n, salvagedRows, salvagedRows)
 	}
 	a.kill(nil, false)
 	b.start()
@@ -110,7 +110,7 @@ func salvageWithKill(t *testing.T, n int) (fewer bool) {
 		s, err = p.opened().Salvage(t.Context(), w.folder, true)
 	}
 	if err != nil || !s.Done || s.salvaged() != int64(w.void) {
-		t.Fatalf("%+v, %v", s, err)
+		t.Fatalf("got %+v, %v, want no error and s.Done and s.salvaged() == int64(w.void)", s, err)
 	}
 	for range 2 {
 		if again, err := p.opened().Salvage(t.Context(), w.folder, true); err != nil || !again.Done || again.salvaged() != s.salvaged() {
@@ -119,7 +119,7 @@ func salvageWithKill(t *testing.T, n int) (fewer bool) {
 	}
 	w.settle()
 	if w.world.void > 0 {
-		t.Errorf("%d rows are in no table", w.world.void)
+		t.Errorf("%d rows are in no table, want 0", w.world.void)
 	}
 	return n > 0 && !killed
 }
@@ -157,7 +157,7 @@ func TestSalvageByAnotherInstance(t *testing.T) {
 		p.resume()
 		w.await("a new instance begins", func() bool { i := p.open(); return i != nil && i.Keeper().Instance() != before })
 		if _, err := p.opened().Salvage(t.Context(), w.folder, true); !errors.Is(err, ErrCannotSalvage) || !strings.Contains(err.Error(), before) {
-			t.Errorf("%v, want that rows may be with %s", err, before)
+			t.Errorf("got %v, want that rows may be with %s", err, before)
 		}
 		w.settle()
 	})
@@ -190,7 +190,7 @@ func TestSalvageRefuses(t *testing.T) {
 				}
 			}
 			if s, err := i.Salvage(t.Context(), c.folder, true); !errors.Is(err, c.want) {
-				t.Errorf("%s: %+v, %v, want %v", what, s, err, c.want)
+				t.Errorf("%s: got %+v, %v, want %v", what, s, err, c.want)
 			}
 		}
 		if err := disk.Remove(note); err != nil { // then the record says it

@@ -245,7 +245,7 @@ func TestNewerRecord(t *testing.T) {
 		l := New(owners, "a", length, quiet())
 		defer l.Close()
 		if _, _, err := take(t, l, length); err == nil || errors.As(err, new(*driver.LeasedError)) {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want an error and !errors.As(err, new(*driver.LeasedError))", err)
 		}
 	})
 }

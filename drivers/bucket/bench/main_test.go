@@ -12,6 +12,6 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 2 {
-		t.Errorf("%d lines, want 2:\n%s", n, out.String())
+		t.Errorf("got %d lines, want 2:\n%s", n, out.String())
 	}
 }

@@ -24,11 +24,11 @@ func TestRun(t *testing.T) {
 			t.Skip(err)
 		}
 		if err != nil {
-			t.Fatalf("%q: %v", args, err)
+			t.Fatalf("%q: got %v, want no error", args, err)
 		}
 		var report struct{ Scenario string }
 		if err := json.Unmarshal(bytes.SplitAfter(out.Bytes(), []byte("\n"))[0], &report); err != nil || report.Scenario == "" {
-			t.Errorf("%q: %+v, %v: %s", args, report, err, &out)
+			t.Errorf("%q: got %+v, %v: %s, want no error and report.Scenario != \"\"", args, report, err, &out)
 		}
 	}
 }

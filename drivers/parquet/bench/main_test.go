@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 	} {
 		var out strings.Builder
 		if err := run(t.Context(), args, &out); err != nil {
-			t.Fatalf("%q: %v", args, err)
+			t.Fatalf("%q: got %v, want no error", args, err)
 		}
 		t.Log(out.String())
 	}

@@ -13,7 +13,7 @@ func run(t *testing.T, name, args string) (tree.Node, error) {
 	t.Helper()
 	list, err := tree.Parse([]byte(args))
 	if err != nil {
-		t.Fatalf("%s: %v", args, err)
+		t.Fatalf("%s: got %v, want no error", args, err)
 	}
 	var nodes []tree.Node
 	for _, m := range list.Members() {

@@ -253,7 +253,7 @@ func TestMembersAreNotShared(t *testing.T) {
 		}
 	}
 	if got := string(n.AppendJSON(nil, Plain)); got != text {
-		t.Errorf("%s has become %s", text, got)
+		t.Errorf("%s has become %s, want %v", text, got, text)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestReplace(t *testing.T) {
 		list, _ := n.At(path, ".")
 		got, ok := n.Replace(list, OfString("x"))
 		if string(got.AppendJSON(nil, Plain)) != want || ok != (want != text) {
-			t.Errorf("%s: %s, %v, want %s", path, got.AppendJSON(nil, Plain), ok, want)
+			t.Errorf("%s: got %s, %v, want %s", path, got.AppendJSON(nil, Plain), ok, want)
 		}
 	}
 	if equal, ok := n.Replace(parse(t, `[1]`), OfString("x")); ok {
@@ -292,6 +292,6 @@ func TestReplace(t *testing.T) {
 	}
 	list, _ := cut.Get("l")
 	if got, ok := cut.Replace(list, OfString("x")); !list.asText() || !ok || string(got.AppendJSON(nil, Plain)) != `{"l":"x","m":3}` {
-		t.Errorf("%s, %v", got.AppendJSON(nil, Plain), ok)
+		t.Errorf("got %s, %v, want list.asText() and ok and string(got.AppendJSON(nil, Plain)) == `{\"l\":\"x\",\"m\":3}`", got.AppendJSON(nil, Plain), ok)
 	}
 }

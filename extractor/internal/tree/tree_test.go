@@ -21,7 +21,7 @@ func parse(t testing.TB, s string) Node {
 	t.Helper()
 	n, err := Parse([]byte(s))
 	if err != nil {
-		t.Fatalf("%s: %v", s, err)
+		t.Fatalf("%s: got %v, want no error", s, err)
 	}
 	return n
 }
@@ -66,7 +66,7 @@ func TestSyntaxErrors(t *testing.T) {
 		_, err := Parse([]byte(in))
 		var syntax *SyntaxError
 		if !errors.As(err, &syntax) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.20q: error %v, want %q", in, err, want)
+			t.Errorf("got %.20q: error %v, want %q", in, err, want)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestSerialized(t *testing.T) {
 	config := parse(t, `{"a":{"1":true,"01":null,"-2":0.1},"l":["é"]}`)
 	want := `a:2:{s:1:"a";a:3:{i:1;b:1;s:2:"01";N;i:-2;d:0.10000000000000001;}s:1:"l";a:1:{i:0;s:2:"é";}}`
 	if got := string(config.AppendSerialized(nil, true)); got != want {
-		t.Errorf("%s\nwant %s", got, want)
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestListsAsText(t *testing.T) {
 		}
 		count(n)
 		if nodes > keptFrom {
-			t.Errorf("%s: %d members are held", name, nodes)
+			t.Errorf("%s: %d members are held, want at most %v", name, nodes, keptFrom)
 		}
 		if got, want := n.AppendJSON(nil, Exact), whole.AppendJSON(nil, Exact); string(got) != string(want) {
 			t.Errorf("%s: the JSON differs", name)

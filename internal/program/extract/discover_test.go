@@ -67,7 +67,7 @@ func TestProposedColumnsFit(t *testing.T) {
 		// A column more, because a row of empty cells alone is refused.
 		m, err := mapping.Compile(append(columns, mapping.UUID("row")), mapping.Options{})
 		if err != nil {
-			t.Fatalf("%v: %s", err, answer)
+			t.Fatalf("got %v: %s, want no error", err, answer)
 		}
 		for _, text := range records {
 			rec := mapping.Record{Body: []byte(text), Format: mapping.FormatJSON}

@@ -33,7 +33,7 @@ func TestExampleOfTheDocs(t *testing.T) {
 		}
 		out, log, err := program(t, args...)
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, log)
+			t.Fatalf("got %s: %v\n%s\nwant no error", line, err, log)
 		}
 		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(port.ReplaceAllString(want, "127.0.0.1:1")), "…", "(?s:.*)") + "$"
 		if got := port.ReplaceAllString(log+out, "127.0.0.1:1"); !regexp.MustCompile(pattern).MatchString(got) {

@@ -29,7 +29,7 @@ func TestToy(t *testing.T) {
 	t.Parallel()
 	out, log, err := program(t, "-debug")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	for _, want := range []string{"table in.c-toy-shop.orders: 10 rows", "table in.c-toy-shop.items: 20 rows", "S-22", "table in.c-toy-shop.prices: 5 rows"} {
 		if !strings.Contains(out, want) {
@@ -49,7 +49,7 @@ func TestToyFiles(t *testing.T) {
 	out := t.TempDir()
 	state := filepath.Join(t.TempDir(), "state.json")
 	if _, log, err := program(t, "-out", out, "-state", state); err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	for name, want := range map[string]string{
 		"toy-shop.orders": `"customer_name","id","tags","total"
@@ -63,7 +63,7 @@ func TestToyFiles(t *testing.T) {
 	} {
 		got, err := os.ReadFile(filepath.Join(out, "tables", name))
 		if err != nil || !strings.HasPrefix(string(got), want) {
-			t.Errorf("%v: %s is\n%s\nwant\n%s", err, name, got, want)
+			t.Errorf("got %v: %s is\n%s\nwant\n%s", err, name, got, want)
 		}
 	}
 	text, err := os.ReadFile(state)
@@ -98,7 +98,7 @@ func TestResumeKeepsTables(t *testing.T) {
 	}
 	healed.Store(true)
 	if _, log, err := program(t, args...); err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	for table, want := range map[string]string{
 		"in.c-extract.a-b": `{"of":"/a_b","page":1} {"of":"/a_b","page":2}`, "in.c-extract.a-b-2": `{"of":"/a-b","page":1} {"of":"/a-b","page":2}`,
@@ -161,7 +161,7 @@ func TestResume(t *testing.T) {
 	broken.Store(false)
 	out, log, err := program(t, args...)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	if got, want := strings.Join(asked, " "), "/%C3%84/things?page=1 /%C3%84/things?page=2 /%C3%84/things?page=3 /%C3%84/things?page=3 /%C3%84/things?page=4"; got != want {
 		t.Errorf("requests %s, want %s", got, want)
@@ -243,7 +243,7 @@ func TestHelp(t *testing.T) {
 		for _, word := range append(words, "nonsense") {
 			_, err := extractor.Parse(fmt.Appendf(nil, text, word))
 			if unknown := err != nil && strings.Contains(err.Error(), strconv.Quote(word)); unknown != (word == "nonsense") {
-				t.Errorf("%s: %q: %v", key, word, err)
+				t.Errorf("%s: got %q: %v, want unknown == (word == \"nonsense\")", key, word, err)
 			}
 		}
 	}
@@ -260,7 +260,7 @@ func TestToyAgain(t *testing.T) {
 	} {
 		out, log, err := program(t, args...)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, log)
+			t.Fatalf("got %v\n%s\nwant no error", err, log)
 		}
 		for _, text := range want {
 			if !strings.Contains(log+out, text) {
@@ -407,7 +407,7 @@ func TestDiscoveredColumns(t *testing.T) {
 	}
 	write("columns.json", out)
 	if _, log, err := program(t, append(args, "-data", path("data"), "-columns", path("columns.json"))...); err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	tables := dir.Tables(path("data/tables"))
 	for _, table := range []string{"in.c-shop.u", "in.c-other.u-2"} {

@@ -252,11 +252,11 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	out, log, err := program(t, "check")
 	if err != nil || !strings.Contains(out, "each job has a response") {
-		t.Errorf("%v\n%s%s", err, out, log)
+		t.Errorf("got %v\n%s%s\nwant no error and strings.Contains(out, \"each job has a response\")", err, out, log)
 	}
 	out, log, err = program(t, "preview", "-records", "2")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	for _, want := range []string{"table orders (orders): 2 rows", "customer.name  id  tags     total", "table   items (orders/{id}/items): 2 rows", "S-10"} {
 		if !strings.Contains(out, want) {
@@ -291,7 +291,7 @@ func TestLook(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check", "-records", "1"}, {"-records", "1"}, {"look"}} {
 		if _, _, err := program(t, args...); ExitStatus(err) != 1 {
-			t.Errorf("%v: %v", args, err)
+			t.Errorf("got %v: %v, want ExitStatus(err) == 1", args, err)
 		}
 	}
 }
@@ -322,7 +322,7 @@ func TestFilesGoOn(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	if _, log, err := program(t, args...); err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	text, err := os.ReadFile(path("out/tables/u"))
 	if err != nil || string(text) != "\"page\"\n\"1\"\n\"2\"\n\"3\"\n" || strings.Join(asked, " ") != "1 2 3 3 4" {
@@ -354,7 +354,7 @@ func TestLookKeepsTokens(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check"}, {"preview"}, {"-out", path("out")}, {"discover"}, {"check"}} {
 		if _, log, err := program(t, append(args, "-config", path("config.json"), "-base-url", api.URL, "-state", path("state.json"))...); err != nil {
-			t.Fatalf("%s: %v\n%s", args, err, log)
+			t.Fatalf("got %s: %v\n%s\nwant no error", args, err, log)
 		}
 	}
 	want := []string{"rt-0", "/u?since=1", "rt-1", "/u?since=1", "rt-3", "/u?since=1", "rt-5", "/u?since=7", "rt-7", "/u?since=7"}

@@ -70,7 +70,7 @@ func newShop(t *testing.T, change ...func(*forebay.Options)) *shop {
 		t.Fatal(err)
 	}
 	if task, err = task.Wait(t.Context()); err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	h, err := streamapi.New(cat, streamapi.Options{Auth: streamapi.StaticToken(token, 1), IngestURL: "http://events.example"})
 	if err != nil {
@@ -129,7 +129,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("after the retry: %v", err)
 		}
 		if out, err := s.run(want.action, "shop/orders", file); err != nil || out == "" {
-			t.Errorf("%s: %q, %v", want.action, out, err)
+			t.Errorf("%s: got %q, %v, want no error and out != \"\"", want.action, out, err)
 		}
 		if err := s.eng.Flush(t.Context(), "shop"); err != nil {
 			t.Errorf("after %s: %v", want.action, err)
@@ -147,7 +147,7 @@ func TestFiles(t *testing.T) {
 	var wrong *api.UsageError
 	for _, args := range [][]string{{}, {"list", "-all"}, {"melt", "shop/orders"}, {"split", "shop/orders"}, {"list", "shop/orders", "x"}, {"split", "-x", "shop/orders", "y"}} {
 		if _, err := s.run(args...); !errors.As(err, &wrong) {
-			t.Errorf("%q: %v", args, err)
+			t.Errorf("%q: got %v, want errors.As(err, &wrong)", args, err)
 		}
 	}
 }

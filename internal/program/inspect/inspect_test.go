@@ -19,7 +19,7 @@ func inspect(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Run(context.Background(), args, &out, &out, Options{}); err != nil {
-		t.Fatalf("%q: %v\n%s", args, err, &out)
+		t.Fatalf("got %q: %v\n%s\nwant no error", args, err, &out)
 	}
 	return out.String()
 }
@@ -128,7 +128,7 @@ func TestInspectQuarantine(t *testing.T) {
 	}
 	for range 3 {
 		if res, _ := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"sort":1}`))); res.Sinks[1].Status != forebay.Quarantined {
-			t.Fatalf("%+v", res)
+			t.Fatalf("got %+v, want res.Sinks[1].Status == %v", res, forebay.Quarantined)
 		}
 	}
 	if err := eng.Close(); err != nil {

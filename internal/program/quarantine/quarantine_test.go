@@ -64,7 +64,7 @@ func newShop(t *testing.T) *shop {
 		t.Fatal(err)
 	}
 	if task, err = task.Wait(t.Context()); err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	events := httptest.NewServer(stream.Ingest(eng, stream.Options{}))
 	t.Cleanup(events.Close)
@@ -143,7 +143,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, _, err := s.run("", "cancel", "shop/orders"); err != nil || out != "1 rejected records have become rows.\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got %q, %v, want no error and out == \"1 rejected records have become rows.\\n\"", out, err)
 	}
 	var wrong *api.UsageError
 	if _, _, err := s.run("", "cancel", "-all", "shop/orders"); !errors.As(err, &wrong) {
@@ -157,10 +157,10 @@ func TestWhoAndWhy(t *testing.T) {
 	s.send(`{"price":"x"}`)
 	id := s.ids()[0]
 	if out, errs, err := s.run(`{"price":"y"}`, "edit", "-body", "-", "shop/orders", id); err != nil || !strings.Contains(out, "edited by               static token") {
-		t.Errorf("%s%s%v", out, errs, err)
+		t.Errorf("got %s%s%v, want no error and strings.Contains(out, \"edited by               static token\")", out, errs, err)
 	}
 	if out, _, err := s.run("", "list", "shop/orders"); err != nil || !strings.Contains(out, "  static token  ") {
-		t.Errorf("%s%v", out, err)
+		t.Errorf("got %s%v, want no error and strings.Contains(out, \"  static token  \")", out, err)
 	}
 	var wrong *api.UsageError
 	if _, _, err := s.run("", "replay", "-because", "x", "shop/orders", id); !errors.As(err, &wrong) {
@@ -172,7 +172,7 @@ func TestWhoAndWhy(t *testing.T) {
 		err = json.Unmarshal([]byte(out), &task)
 	}
 	if err != nil || task.Discard.By != "static token" || task.Discard.Reason != "test data" {
-		t.Errorf("%s%v", out, err)
+		t.Errorf("got %s%v, want no error and task.Discard.By == \"static token\" and task.Discard.Reason == \"test data\"", out, err)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestCommands(t *testing.T) {
 	last := all[len(all)-1]
 	for _, args := range [][]string{{"list", "-limit", "0", "shop/orders"}, {"get", "shop/orders", last}, {"test", "shop/orders", last}} {
 		if out, _, _ := s.run("", args...); strings.ContainsAny(out, "\x1b\u202e") || len(out) < 20 {
-			t.Errorf("%q: %q", args, out)
+			t.Errorf("%q: got %q, want !strings.ContainsAny(out, \"\\x1b\\u202e\") and len(out) >= 20", args, out)
 		}
 	}
 	if out, _, err := s.run("", "test", "shop/orders", last); err == nil || !strings.Contains(out, "price") {
@@ -264,7 +264,7 @@ func TestCommandsByVersion(t *testing.T) {
 		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	s.send(`{"price":"of the second"}`)
 	all, first, second := s.ids(), s.ids("-version", "1"), s.ids("-version", "2")
@@ -313,7 +313,7 @@ func TestWrongArguments(t *testing.T) {
 	} {
 		_, _, err := s.run("", args...)
 		if _, usage := errors.AsType[*api.UsageError](err); !usage {
-			t.Errorf("%q: %v", args, err)
+			t.Errorf("%q: got %v, want usage", args, err)
 		}
 	}
 	if _, _, err := s.run("", "list", "-h"); !errors.Is(err, flag.ErrHelp) {
@@ -326,7 +326,7 @@ func TestWrongArguments(t *testing.T) {
 		t.Errorf("a wrong token: %v", err)
 	}
 	if got := s.ids(); len(got) != 1 {
-		t.Errorf("%d records are left", len(got))
+		t.Errorf("%d records are left, want 1", len(got))
 	}
 	// The token does not follow a redirection.
 	leaked := make(chan string, 1)

@@ -63,7 +63,7 @@ func TestQuickstart(t *testing.T) {
 		status, stdout, stderr := quickstart(t, "-n", "300", "-clients", "8", "-seed", seed, "-dir", dir)
 		_, line := lastLine(t, stdout)
 		if want := "quickstart: sent=300 rows=600 rejected=0 lost=0 duplicated=0"; status != 0 || line != want || stderr != "" {
-			t.Fatalf("%s: status %d, last line %q, want %q\n%s%s", run, status, line, want, stdout, stderr)
+			t.Fatalf("got %s: status %d, last line %q, want %q\n%s%s", run, status, line, want, stdout, stderr)
 		}
 		for _, part := range []string{"received 300/300   local 0   staging 0   table 600", "prague/orde…", dir} {
 			if !strings.Contains(stdout, part) {
@@ -89,7 +89,7 @@ func TestLastScreenFits(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
 		if len(lines) > 24 {
-			t.Errorf("%q: %d lines, want at most 24:\n%s", args, len(lines), screen)
+			t.Errorf("got %q: %d lines, want at most 24:\n%s", args, len(lines), screen)
 		}
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line); n > 100 {
@@ -124,7 +124,7 @@ func TestPrintedQuery(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", "sed s/-box/-csv/ "+strings.TrimPrefix(command, "sh ")+" | sh").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	if want := summaryOf(t, tables, columns); strings.ReplaceAll(string(out), "\r", "") != want {
 		t.Errorf("SQLite says\n%swant\n%s", out, want)
@@ -217,7 +217,7 @@ func withoutFigures(text string) string {
 func TestBadFlags(t *testing.T) {
 	for _, args := range [][]string{{"-n", "0"}, {"-n", "10000000"}, {"-bad", "101"}, {"-clients", "0"}, {"-kills", "0"}, {"-ui", "-crash"}, {"x"}, {"-y"}} {
 		if status, stdout, stderr := quickstart(t, args...); status != 2 || stdout != "" || !strings.HasPrefix(stderr, "quickstart: ") || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: status %d, want 2 and one line that begins with the program:\n%s%s", args, status, stdout, stderr)
+			t.Errorf("got %v: status %d, want 2 and one line that begins with the program:\n%s%s", args, status, stdout, stderr)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestCompare(t *testing.T) {
 		var a audit
 		a.compare(acked, tt.stored)
 		if a.lost != tt.want.lost || a.duplicated != tt.want.duplicated || a.unconfirmed != tt.want.unconfirmed {
-			t.Errorf("%s: %+v, want %+v", tt.name, a, tt.want)
+			t.Errorf("%s: got %+v, want %+v", tt.name, a, tt.want)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestVerdict(t *testing.T) {
 		var out bytes.Buffer
 		err := tt.audit.verdict(&out, config{n: 2, crash: tt.crash})
 		if out.String() != tt.line || (err != nil) != tt.bad {
-			t.Errorf("%+v: %q, %v", tt.audit, out.String(), err)
+			t.Errorf("got %+v: %q, %v, want out.String() == %v and (err != nil) == %v", tt.audit, out.String(), err, tt.line, tt.bad)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func newShop(t *testing.T) *shop {
 			task, err = task.Wait(t.Context())
 		}
 		if err != nil || task.Status != catalog.Succeeded {
-			t.Fatalf("%+v, %v", task, err)
+			t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 		}
 	}
 	by := catalog.By{Type: "user"}
@@ -94,7 +94,7 @@ func TestReplay(t *testing.T) {
 	for range 2 {
 		out, _, err := s.run("start", "-run", "first", "-from", "2000-01-01T00:00:00Z", "shop/orders")
 		if err != nil || out != "5 archived records were read, 5 have become rows.\n" {
-			t.Fatalf("%q, %v", out, err)
+			t.Fatalf("got %q, %v, want no error and out == \"5 archived records were read, 5 have become rows.\\n\"", out, err)
 		}
 	}
 	if _, _, err := s.run("start", "-run", "first", "shop/orders"); err == nil || !strings.Contains(err.Error(), "other options") {
@@ -144,7 +144,7 @@ func TestCancel(t *testing.T) {
 		<-time.After(time.Millisecond)
 	}
 	if out, _, err := s.run("cancel", "shop/orders"); err != nil || !strings.Contains(out, "cancelled") {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got %q, %v, want no error and strings.Contains(out, \"cancelled\")", out, err)
 	}
 	if err := <-started; err == nil || !strings.Contains(err.Error(), "cancelled") {
 		t.Errorf("start has ended with %v", err)
@@ -153,7 +153,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("%d rows were stored, want 1", n)
 	}
 	if out, _, err := s.run("start", "-run", "slow", "shop/orders"); err != nil || !strings.HasPrefix(out, "5 archived records") {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got %q, %v, want no error and strings.HasPrefix(out, \"5 archived records\")", out, err)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestWrongCalls(t *testing.T) {
 	} {
 		_, _, err := s.run(args...)
 		if _, ok := errors.AsType[*api.UsageError](err); !ok || strings.Contains(err.Error(), token) {
-			t.Errorf("%q: %v", args, err)
+			t.Errorf("%q: got %v, want ok and !strings.Contains(err.Error(), token)", args, err)
 		}
 	}
 	if _, _, err := s.run("start", "-h"); !errors.Is(err, flag.ErrHelp) {

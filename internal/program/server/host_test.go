@@ -71,7 +71,7 @@ func TestRefusalsOfAdminHaveBodies(t *testing.T) {
 		var got refusal.Error
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != tt.status || got.Status != tt.status || got.Name != tt.name ||
 			!strings.Contains(got.Message, tt.what) || !strings.Contains(got.Message, tt.next) || (w.Header().Get("Allow") == "POST") != (tt.status == 405) {
-			t.Errorf("%s: %d %v %s, want %+v", tt.request, w.Code, w.Header(), w.Body, tt)
+			t.Errorf("%s: got %d %v %s, want %+v", tt.request, w.Code, w.Header(), w.Body, tt)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestNodeOpensAgain(t *testing.T) {
 		}
 		for _, url := range []string{opts.API.IngestURL + "/readiness-check", opts.API.IngestURL + "/stream/1/web/x", opts.API.URL + "/v1/documentation"} {
 			if got := status(url); got != http.StatusServiceUnavailable {
-				t.Errorf("%s is answered %d", url, got)
+				t.Errorf("%s is answered %d, want %v", url, got, http.StatusServiceUnavailable)
 			}
 		}
 	}

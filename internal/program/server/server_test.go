@@ -16,7 +16,7 @@ func TestAdminListensToThisMachineAlone(t *testing.T) {
 		":8081": false, "0.0.0.0:8081": false, "10.0.0.1:8081": false, "example.com:80": false, "127.0.0.1": false,
 	} {
 		if err := checkAdmin(addr); (err == nil) != ok {
-			t.Errorf("%q: %v", addr, err)
+			t.Errorf("%q: got %v, want (err == nil) == %v", addr, err, ok)
 		}
 	}
 }
@@ -43,12 +43,12 @@ func TestParseNetworks(t *testing.T) {
 		"fd00::1, 10.0.0.0/8": "[fd00::1/128 10.0.0.0/8]",
 	} {
 		if got, err := parseNetworks(text); err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
+			t.Errorf("%s: got %v, %v, want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "10.0.0.0/8,", "10.0.0.0/33", "fe80::1%eth0", "proxy"} {
 		if got, err := parseNetworks(text); err == nil {
-			t.Errorf("%q: %v, want an error", text, got)
+			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func newShop(t *testing.T) *shop {
 		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	h, err := streamapi.New(cat, streamapi.Options{Auth: streamapi.StaticToken(token, 1), IngestURL: "http://127.0.0.1"})
 	if err != nil {
@@ -156,7 +156,7 @@ func TestShadow(t *testing.T) {
 	}
 
 	if out, err := s.run("", "switch", "-config", "file", "shop/orders"); err != nil || out != "shop/orders has the changed columns.\n" {
-		t.Fatalf("%s%v", out, err)
+		t.Fatalf("got %s%v, want no error and out == \"shop/orders has the changed columns.\\n\"", out, err)
 	}
 	s.ingest(`{"price":6,"cost":60}`)
 	if err := s.eng.Flush(t.Context(), "shop"); err != nil {
@@ -171,7 +171,7 @@ func TestShadow(t *testing.T) {
 	}
 	for _, args := range [][]string{{"-for", "-1s"}, {"-for", "25h"}, {"-records", "-1"}, {"-sample", "1.5"}} {
 		if _, err := s.run("", append(append([]string{"start", "-config", "file"}, args...), "shop/orders")...); err == nil || !strings.Contains(err.Error(), "invalidRange") {
-			t.Errorf("%q: %v", args, err)
+			t.Errorf("%q: got %v, want an error and strings.Contains(err.Error(), \"invalidRange\")", args, err)
 		}
 	}
 	for _, action := range []string{"start", "switch"} {
@@ -203,7 +203,7 @@ func TestWrongArguments(t *testing.T) {
 	} {
 		_, err := s.run(tt.stdin, tt.args...)
 		if _, ok := errors.AsType[*api.UsageError](err); !ok || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+			t.Errorf("%q: got %v, want %q", tt.args, err, tt.want)
 		}
 	}
 	if _, err := s.run("", "show", "-h"); !errors.Is(err, flag.ErrHelp) {
@@ -222,13 +222,13 @@ func TestShadowOfACopy(t *testing.T) {
 		task, err = task.Wait(t.Context())
 	}
 	if err != nil || task.Status != catalog.Succeeded {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("got %+v, %v, want no error and task.Status == %v", task, err, catalog.Succeeded)
 	}
 	if out, err := s.run("", "start", "-copy", "none", "shop/orders"); err == nil || !strings.Contains(err.Error(), "sinkNotFound") {
 		t.Errorf("a copy that does not exist: %s %v", out, err)
 	}
 	if out, err := s.run("", "start", "-copy", "copy", "shop/orders"); err != nil {
-		t.Fatalf("%s %v", out, err)
+		t.Fatalf("got %s %v, want no error", out, err)
 	}
 	s.ingest(`{"price":1}`)
 	if out, err := s.run("", "stop", "shop/orders"); err != nil || !strings.Contains(out, "1 records compared: 1 equal") {

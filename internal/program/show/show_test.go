@@ -19,7 +19,7 @@ func TestProgressWritesEachLineOnce(t *testing.T) {
 		p.Show("in time")
 		p.End()
 		if got := out.String(); got != "too early\nin time\n" {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want \"too early\\nin time\\n\"", got)
 		}
 	})
 }

@@ -54,14 +54,14 @@ func run(t *testing.T, args ...string) (*report, string) {
 	t.Helper()
 	var out, text bytes.Buffer
 	if err := Run(t.Context(), append([]string{"-json"}, args...), &out, &out); err != nil {
-		t.Fatalf("%q: %v\n%s", args, err, &out)
+		t.Fatalf("got %q: %v\n%s\nwant no error", args, err, &out)
 	}
 	r := new(report)
 	if err := json.Unmarshal(out.Bytes(), r); err != nil {
 		t.Fatal(err)
 	}
 	if err := Run(t.Context(), args, &text, &text); err != nil {
-		t.Fatalf("%q: %v\n%s", args, err, &text)
+		t.Fatalf("got %q: %v\n%s\nwant no error", args, err, &text)
 	}
 	return r, text.String()
 }
@@ -161,7 +161,7 @@ func TestUnknownRate(t *testing.T) {
 	r := &report{Sinks: []Sink{m}, Disk: Compute(loadOf([]Sink{m}, func(s Sink) float64 { return s.Rate }), time.Hour, defaultDisk, 0)}
 	r.Unknown = (&options{}).unknown(r, true)
 	if err := r.print(&b, "data", time.Hour); err != nil || !strings.Contains(b.String(), "pass -rate") || !strings.Contains(b.String(), "The rate of a/b is unknown") {
-		t.Errorf("%v\n%s", err, &b)
+		t.Errorf("got %v\n%s\nwant no error and strings.Contains(b.String(), \"pass -rate\") and strings.Contains(b.String(), \"The rate of a/b is unknown\")", err, &b)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestWrong(t *testing.T) {
 	} {
 		err := Run(t.Context(), tt.args, new(bytes.Buffer), new(bytes.Buffer))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+			t.Errorf("%q: got %v, want %q", tt.args, err, tt.want)
 		}
 	}
 }

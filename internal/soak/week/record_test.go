@@ -38,7 +38,7 @@ func TestMemoryThatGrows(t *testing.T) {
 			}
 		}
 		if err := r.grows(); (err != nil) != c.want {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("got %+v: %v, want (err != nil) == %v", c, err, c.want)
 		}
 	}
 }

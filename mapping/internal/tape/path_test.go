@@ -41,7 +41,7 @@ func TestParsePath(t *testing.T) {
 	} {
 		p, err := ParsePath(tc.path, false)
 		if err != nil || !slices.Equal(p.Steps, tc.want) || p.Text != tc.path {
-			t.Errorf("%s: %v %v, want %v", tc.path, p.Steps, err, tc.want)
+			t.Errorf("%s: got %v %v, want %v", tc.path, p.Steps, err, tc.want)
 		}
 	}
 }

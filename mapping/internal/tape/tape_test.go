@@ -31,7 +31,7 @@ func TestParseAcceptsJSON(t *testing.T) {
 	var tp Tape
 	for _, s := range validJSON {
 		if err := tp.Parse([]byte(s)); err != nil {
-			t.Errorf("%.60s: %v", s, err)
+			t.Errorf("got %.60s: %v, want no error", s, err)
 		}
 		if !json.Valid([]byte(s)) {
 			t.Errorf("%.60s: the list is wrong", s)
@@ -130,7 +130,7 @@ func FuzzParse(tf *testing.F) {
 			return // a number out of range
 		}
 		if err := json.Unmarshal(out, &b); err != nil {
-			t.Fatalf("%s: %v", out, err)
+			t.Fatalf("%s: got %v, want no error", out, err)
 		}
 		x, _ := json.Marshal(a)
 		y, _ := json.Marshal(b)

@@ -52,10 +52,10 @@ func TestSpecialBytesAtEveryPlace(t *testing.T) {
 					var got, want string
 					written := jsontext.AppendString(nil, content, html)
 					if err := json.Unmarshal(written, &got); err != nil {
-						t.Fatalf("%q: %s: %v", content, written, err)
+						t.Fatalf("%q: got %s: %v, want no error", content, written, err)
 					}
 					if err := json.Unmarshal(b.Bytes(), &want); err != nil || got != want {
-						t.Fatalf("%q: %q, want %q", content, got, want)
+						t.Fatalf("%q: got %q, want %q", content, got, want)
 					}
 				}
 			}

@@ -203,7 +203,7 @@ func TestBudget(t *testing.T) {
 			text += fail.Err.Error()
 		}
 		if text != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, text, tc.want)
+			t.Errorf("%s: got %s, want %s", tc.name, text, tc.want)
 		}
 	}
 }

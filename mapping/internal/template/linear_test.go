@@ -120,7 +120,7 @@ func spent(t *testing.T, content string, ev Event) (steps, memory int) {
 	m.reset(ev, false, p.opts.Budget.withDefaults(0))
 	defer func() {
 		if e := recover(); e != nil {
-			t.Fatalf("%v", asError(e).Err)
+			t.Fatalf("got %v, want e == nil", asError(e).Err)
 		}
 	}()
 	writer := writer{m: m, limit: 1 << 30}
@@ -137,10 +137,10 @@ func TestLinearProgramsCostLinearly(t *testing.T) {
 			t.Logf("%d and %d steps, %d and %d bytes", steps, moreSteps, memory, moreMemory)
 			const allowed = large / small * 3 / 2
 			if moreSteps > allowed*(steps+10) {
-				t.Errorf("%d steps for %d bytes, %d for %d", steps, small, moreSteps, large)
+				t.Errorf("%d steps for %d bytes, %d for %d, want at most %v", steps, small, moreSteps, large, allowed*(steps+10))
 			}
 			if moreMemory > allowed*(memory+1000) {
-				t.Errorf("%d bytes of memory for %d bytes, %d for %d", memory, small, moreMemory, large)
+				t.Errorf("%d bytes of memory for %d bytes, %d for %d, want at most %v", memory, small, moreMemory, large, allowed*(memory+1000))
 			}
 		})
 	}

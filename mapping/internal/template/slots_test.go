@@ -65,7 +65,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 				close(come)
 				synctest.Wait()
 				if got := done.Load(); got != calls {
-					t.Errorf("%d of %d evaluations ended", got, calls)
+					t.Errorf("%d of %d evaluations ended, want %v", got, calls, calls)
 				}
 			})
 		})
