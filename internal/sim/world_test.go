@@ -41,7 +41,7 @@ type outside struct {
 	naming          naming
 	// trap is called the next time that the target refuses rows, or rules out an import.
 	trap    func()
-	reads   func() // called the next time that an object of the archive is read
+	reads   func()                  // called the next time that an object of the archive is read
 	archive map[string]archivedFile // by file id
 	sum     *summary
 	tell    func(format string, args ...any) // the story, nil without a listener
