@@ -136,6 +136,14 @@ type fileCounts struct {
 	RetryAfter  time.Time        `json:"retryAfter,omitzero"`
 	// Refused is left out by releases that cannot split a file on demand.
 	Refused *rowRefused `json:"refused,omitempty"`
+	// The others are left out by releases before they were added.
+	FirstFailed time.Time `json:"firstFailed,omitzero"`
+	Permanent   bool      `json:"permanent,omitempty"`
+	UploadAt    time.Time `json:"uploadAt,omitzero"`
+	ImportAt    time.Time `json:"importAt,omitzero"`
+	Poison      int64     `json:"poison,omitempty"`
+	CallSince   time.Time `json:"callSince,omitzero"`
+	Leased      bool      `json:"leased,omitempty"`
 }
 
 // rowRefused is a [driver.RowError].
@@ -156,7 +164,8 @@ func newSinkCounts(st forebay.SinkStats) sinkCounts {
 		n.Files = append(n.Files, fileCounts{
 			ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
 			Reason: f.Reason, Slices: f.Slices, Level: levelRecord(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
-			Refused: (*rowRefused)(f.Refused),
+			Refused: (*rowRefused)(f.Refused), FirstFailed: f.FirstFailed, Permanent: f.Permanent, UploadAt: f.UploadAt, ImportAt: f.ImportAt,
+			Poison: f.Poison, CallSince: f.CallSince, Leased: f.Leased,
 		})
 	}
 	return n
@@ -177,7 +186,8 @@ func (f fileCounts) stats() buffer.FileStats {
 	return buffer.FileStats{
 		ID: f.ID, State: f.State, OpenedAt: f.OpenedAt, ClosedAt: f.ClosedAt, ImportingAt: f.ImportingAt, FinishedAt: f.FinishedAt,
 		Reason: f.Reason, Slices: f.Slices, Level: buffer.Level(f.Level), Attempt: f.Attempt, RetryReason: f.RetryReason, RetryAfter: f.RetryAfter,
-		Refused: (*driver.RowError)(f.Refused),
+		Refused: (*driver.RowError)(f.Refused), FirstFailed: f.FirstFailed, Permanent: f.Permanent, UploadAt: f.UploadAt, ImportAt: f.ImportAt,
+		Poison: f.Poison, CallSince: f.CallSince, Leased: f.Leased,
 	}
 }
 
