@@ -38,7 +38,7 @@ const storeStage = "commit"
 var stages = []stage{
 	{"map", []string{".(*call).mapRow", "/mapping."}},
 	{"copy", []string{"/buffer.(*Buffer).append"}},
-	{"compress", []string{"/buffer.(*packer).", "/buffer.(*compressor).", "/buffer.(*SinkHandle).precompress"}},
+	{"compress", []string{"/buffer.(*packer).", "/buffer.(*compressor).", "/buffer.(*DefinedSink).precompress"}},
 	{storeStage, []string{"/buffer.(*Buffer).commitLoop", "/buffer.(*Buffer).syncLoop", "/buffer.(*Buffer).confirmLoop"}},
 	{"upload", []string{"/buffer.(*Buffer).upload", "/buffer.(*sliceSource)."}},
 	{"import", []string{"/buffer.(*Buffer).import", "/buffer.(*Buffer).readShared", "/driver."}},

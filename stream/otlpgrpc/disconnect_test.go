@@ -43,8 +43,9 @@ func TestDisconnect(t *testing.T) {
 		}()
 		<-entered // the message is there, its records are not
 		cancel()
-		if err := <-done; err != nil && status.Code(err) != codes.Canceled {
-			t.Fatal(err)
+		// On a busy machine earlier calls are in progress still, and this one is refused before it is canceled.
+		if err := <-done; err != nil && status.Code(err) != codes.Canceled && status.Code(err) != codes.Unavailable {
+			t.Fatalf("call %d: got %v, want no error, or that it was canceled or refused", i, err)
 		}
 	}
 	for tries := 0; ; tries++ { // those above may be in progress still
