@@ -75,9 +75,7 @@ func (b *Buffer) call(ctx context.Context, step, sinkID string, call func(contex
 		records.write()
 		return call(ctx)
 	}, after)
-	if errors.Is(err, errLeftAlone) {
-		b.log.Error("driver call hangs", "sink", sinkID, "step", step, "since", begin, "next", "find out why the target or staging hangs; the call is abandoned")
-	}
+	b.warnHangs(DriverEvent{SinkID: sinkID, Step: step}, begin, err)
 	took := time.Since(begin)
 	switch {
 	case err != nil:
@@ -87,6 +85,22 @@ func (b *Buffer) call(ctx context.Context, step, sinkID string, call func(contex
 		b.tookImports.add(took)
 	}
 	return took, err
+}
+
+// read is attempt for a call that only reads, on the goroutine of a caller. The store may be reopened or closed meanwhile, so it uses nothing of it.
+func (b *Buffer) read(ctx context.Context, sinkID, target string, call func(context.Context) error) error {
+	event, begin := DriverEvent{SinkID: sinkID, Step: "read"}, time.Now()
+	err := runAttempt(ctx, b.opts.AttemptTimeout, call, nil)
+	b.warnHangs(event, begin, err)
+	b.called(event, target, time.Since(begin), err)
+	return err
+}
+
+// warnHangs logs a call that was left alone.
+func (b *Buffer) warnHangs(event DriverEvent, begin time.Time, err error) {
+	if errors.Is(err, errLeftAlone) {
+		b.log.Error("driver call hangs", "sink", event.SinkID, "step", event.Step, "since", begin, "next", "find out why the target or staging hangs; the call is abandoned")
+	}
 }
 
 // runAttempt runs a call as the diagram says. It uses nothing of the buffer.

@@ -380,7 +380,7 @@ func (b *Buffer) Defined(c SinkConfig) bool {
 	return s != nil && !s.rec.Dropped && s.rec.Def.Equal(def)
 }
 
-// TableOf returns the table of the last definition of a sink, including a dropped sink, or false for an unknown sink. The
+// Table returns the table of the last definition of a sink, including a dropped sink, or false for an unknown sink. The
 // caller must not modify the columns.
 func (h SinkHandle) Table() (driver.Table, bool) {
 	h.b.mu.RLock()
@@ -423,7 +423,7 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*DefinedSink, error)
 	if !def.Table.Extend {
 		c.Mapping = nil
 	}
-	if s, def := b.defineAgain(c, def); s != nil {
+	if s, def := b.defineAgain(ctx, c, def, version); s != nil {
 		return &DefinedSink{b: b, state: s, def: def, local: local}, nil
 	}
 	var handle *DefinedSink
@@ -494,10 +494,10 @@ func (b *Buffer) Define(ctx context.Context, c SinkConfig) (*DefinedSink, error)
 // defineAgain takes up the definition that the records of the sink have already, at its first definition in this process, and returns the sink. Nothing
 // has to reach the disk then. So the definitions after a restart, perhaps thousands, do not each wait for a commit of the uploads and imports that
 // run meanwhile. It returns nil if the definition changes anything.
-func (b *Buffer) defineAgain(c SinkConfig, def *format.Definition) (*sinkState, *format.Definition) {
+func (b *Buffer) defineAgain(ctx context.Context, c SinkConfig, def *format.Definition, version int) (*sinkState, *format.Definition) {
 	b.mu.Lock()
 	s := b.mu.sinks[c.ID]
-	same := s != nil && s.def == nil && b.failure() == nil && b.store.Now().Phase != pebblestore.PhaseClosed && // else the committer says why it cannot
+	same := s != nil && s.def == nil && ctx.Err() == nil && int(b.format.Load()) >= version && b.failure() == nil && b.store.Now().Phase != pebblestore.PhaseClosed && // else the committer says why it cannot
 		!s.rec.Dropped && s.rec.Def.Equal(def) && bytes.Equal(s.rec.Mapping, c.Mapping) && s.rec.Refused == c.Refused && b.quarantineOf(s, c.Quarantine) == s.rec.Quarantine &&
 		(s.file == nil || s.file.rec.Def.Equal(def))
 	if !same {

@@ -38,7 +38,7 @@
 //	slice   writing ──(step-1 trigger or its file closes)──▶ uploading ──(Staging.Put)──▶ uploaded ──▶ imported
 //	file    writing ──(step-2 trigger)──▶ closing ──(all slices uploaded)──▶ importing ──(Target.Import)──▶ imported
 //	                                                                             ├──(retention)──▶ expired
-//	                                                                             └──(Buffer.Discard)──▶ discarded
+//	                                                                             └──(SinkHandle.Discard)──▶ discarded
 //
 // Every state change is one atomic batch with an fsync, and it is on disk before the external call that follows from
 // it. A slice and a file are opened by the first row and not before, so an idle sink costs nothing. Both keep the

@@ -238,7 +238,7 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 	for _, obj := range e.slices {
 		var found atomic.Pointer[[]int64] // the call may be left alone
 		var gone atomic.Bool
-		err := b.attempt(ctx, "read", e.f.sink.id, e.f.target, func(ctx context.Context) error {
+		err := b.read(ctx, e.f.sink.id, e.f.target, func(ctx context.Context) error {
 			var rows []int64
 			number := first
 			err := b.ReadSlice(ctx, obj.ID, func(cells [][]byte) error {
@@ -254,7 +254,7 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 			gone.Store(errors.Is(err, ErrUnknownSlice))
 			found.Store(&rows)
 			return err
-		}, nil)
+		})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

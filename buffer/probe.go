@@ -127,8 +127,8 @@ type refusal struct {
 	began time.Time // when the first attempt failed
 }
 
-// refused notes a failed attempt. delay returns the time until the next one for a number of failures in a row.
-func (l *probeQueues) refused(e errand, now time.Time, delay func(streak int) time.Duration) refusal {
+// refused notes a failed attempt of an errand whose first one failed at a time, perhaps in an earlier process, or zero. delay returns the time until the next one for a number of failures in a row.
+func (l *probeQueues) refused(e errand, now, first time.Time, delay func(streak int) time.Duration) refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.byKey[e.key]
@@ -136,6 +136,9 @@ func (l *probeQueues) refused(e errand, now time.Time, delay func(streak int) ti
 		l.last++
 		q = &probeQueue{key: e.key, id: l.last, in: make(map[uint64]bool), began: now}
 		l.byKey[e.key], l.byID[q.id] = q, q
+	}
+	if !first.IsZero() && first.Before(q.began) {
+		q.began = first
 	}
 	q.push(e)
 	q.failed++

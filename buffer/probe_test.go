@@ -122,18 +122,29 @@ func TestOrderOfAFailure(t *testing.T) {
 		closeBuffer(t, b)
 		b = openAt(t, "data", opts)
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		o.away.Store(false)
+		if err := b.Sink("a").Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		closeBuffer(t, b)
 		failures := regexp.MustCompile(`(?m)^.* msg="upload failed" (.*)$`).FindAllStringSubmatch(log.String(), -1)
 		if len(failures) < 4 {
 			t.Fatalf("%d lines:\n%s", len(failures), &log)
 		}
 		order := regexp.MustCompile(`^sink=a id=\S+ cause="put \S+: no such bucket" permanent=false since=(\S+) attempt=[0-9]+ failures=[0-9]+ waiting=1 retry_after=\S+ next="none; the rows wait and are retried"$`)
+		all := regexp.MustCompile(`msg="upload works again" sink=a (since)=(\S+)`).FindAllStringSubmatch(log.String(), -1)
+		if len(all) != 1 {
+			t.Fatalf("got %d ends of the failure, want 1:\n%s", len(all), &log)
+		}
+		all[0] = all[0][1:]
 		for _, line := range failures {
 			m := order.FindStringSubmatch(line[1])
 			if m == nil {
 				t.Fatalf("the line is %s", line[1])
 			}
+			all = append(all, m)
+		}
+		for _, m := range all {
 			if since, err := time.Parse(time.RFC3339, m[1]); err != nil || since.Sub(began) > time.Second || since.Before(began.Truncate(time.Second)) {
 				t.Errorf("the failure is said to last since %s, want %s (%v)", m[1], began, err)
 			}

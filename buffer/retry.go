@@ -96,7 +96,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 			}
 			return
 		}
-		queue := b.probes.refused(e, t.now, func(streak int) time.Duration {
+		queue := b.probes.refused(e, t.now, r.FirstFailed, func(streak int) time.Duration {
 			if permanent || late {
 				return b.opts.Retry.delay(streak)
 			}
@@ -108,10 +108,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 		if late {
 			last = t.now.Add(b.opts.Retry.Max)
 		}
-		attempt, since := r.Attempt, queue.began
-		if !r.FirstFailed.IsZero() && r.FirstFailed.Before(since) { // before this process began
-			since = r.FirstFailed
-		}
+		attempt := r.Attempt
 		t.onDurable(func() {
 			b.timers.Set(timerKey{timerProbe, queue.id}, queue.next)
 			if imports && !away {
@@ -121,7 +118,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 				// What is broken, since when, what waits, what happens next, what an operator can do.
 				// Events: upload failed, import failed, clean-up failed.
 				b.log.Warn(string(e.key.step)+" failed", "sink", e.key.sink, "id", id, "cause", cause, "permanent", permanent,
-					"since", since, "attempt", attempt, "failures", failures, "waiting", waiting, "retry_after", queue.next, "next", nextStep(permanent))
+					"since", queue.began, "attempt", attempt, "failures", failures, "waiting", waiting, "retry_after", queue.next, "next", nextStep(permanent))
 			}
 		})
 	})

@@ -197,7 +197,7 @@ func (b *Buffer) Stats() Stats {
 	return st
 }
 
-// SinkStats returns the counters of one sink, or false when it was never defined.
+// Stats returns the counters of the sink, or false when it was never defined.
 func (h SinkHandle) Stats() (SinkStats, bool) {
 	b, id := h.b, h.id
 	b.mu.RLock()

@@ -35,7 +35,10 @@ func (s *shared) awaitDrop(ctx context.Context, erased []string) error {
 	defer cancel()
 	for {
 		err := s.dropAgain(ctx, erased)
-		if !isBusy(err) || !s.await(wait) {
+		if !isBusy(err) {
+			return err
+		}
+		if !s.await(wait) {
 			return cmp.Or(context.Cause(ctx), err)
 		}
 		if err := s.catchUp(ctx, commitTimeout); err != nil {

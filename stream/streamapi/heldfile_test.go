@@ -53,6 +53,8 @@ func TestHeldFiles(t *testing.T) {
 	if list.at("files.0.fileId") != file || list.at("files.0.refused.reason") != "23514" || list.at("files.0.refused.column") != "user" {
 		t.Errorf("files %s", list.text)
 	}
+	s.want(404, "stream.api.sourceNotFound", testToken, "GET", b+"/failed-files?sourceId=none", "")
+	s.want(400, "stream.api.badRequest", testToken, "GET", b+"/failed-files?afterId=x", "")
 	if all := s.get(b + "/failed-files"); all.at("totalCount") != 1.0 || all.at("files.0.fileId") != file || all.at("files.0.sourceId") != "web" || all.at("files.0.sinkId") != "events" {
 		t.Errorf("files of all sinks %s", all.text)
 	}

@@ -162,7 +162,7 @@ func (a *api) operations() []operation {
 			&settingsUpdate{}, and(sink, catalog.Forbidden), a.updateSettings),
 		read(totalPath, "sinkStatisticsTotal", "Counters of a sink", totalBody{}, sink, a.sinkTotal),
 		read(filesPath, "sinkStatisticsFiles", "Files of a sink", filesBody{}, sink, a.sinkFiles, failed),
-		read(failedPath, "listFailedFiles", "List the files of all sinks whose last attempt has failed, of the server that responds", failedFilesBody{}, nil, a.failedFiles,
+		read(failedPath, "listFailedFiles", "List the files of all sinks whose last attempt has failed, of the server that responds", failedFilesBody{}, source, a.failedFiles,
 			parameter{name: "sourceId", doc: "Only files of this source. Default: all.", schema: ""},
 			parameter{name: "afterId", doc: "The nextId of the page before. Default: the first page.", schema: ""}),
 		do(remove, sinkPath+"/statistics/clear", "clearSinkStatistics", "Start the statistics of a sink anew", and(sink, catalog.Busy), a.clear),

@@ -3,6 +3,7 @@ package streamapi
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 
@@ -179,16 +180,28 @@ func (a *api) failedFiles(c *call) (any, error) {
 		place, source, sink string
 		file                buffer.FileStats
 	}
+	if after != "" && (len(after) < 15 || after[13] != '-') {
+		return nil, names.Errorf(http.StatusBadRequest, "badRequest", "The list has no place %.80q: take it from the page before.", after)
+	}
 	var all []failed
+	_, known := a.on.Engine().Source(source)
+	if a.cat != nil && !known { // it may be disabled
+		_, err := a.cat.Source(source)
+		known = err == nil
+	}
 	for _, s := range a.on.Engine().Stats().Sinks {
 		if source != "" && s.Source != source {
 			continue
 		}
+		known = true
 		for _, f := range s.Files {
 			if f.Attempt > 0 && f.FinishedAt.IsZero() {
 				all = append(all, failed{fmt.Sprintf("%013d-%s", f.OpenedAt.UnixMilli(), f.ID), s.Source, s.Sink, f})
 			}
 		}
+	}
+	if source != "" && !known {
+		return nil, names.Errorf(http.StatusNotFound, "sourceNotFound", "Source %.80q not found.", source)
 	}
 	slices.SortFunc(all, func(x, y failed) int { return cmp.Compare(x.place, y.place) })
 	b.TotalCount = len(all)

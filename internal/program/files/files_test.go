@@ -212,6 +212,10 @@ func TestFilesOfManySources(t *testing.T) {
 		t.Errorf("list of a source: %q, %v", out, err)
 	}
 
+	if out, err := s.run("list", "tenant-x"); err == nil || !strings.Contains(err.Error(), "sourceNotFound") {
+		t.Errorf("list of an unknown source: got %q, %v, want sourceNotFound", out, err)
+	}
+
 	type page struct {
 		TotalCount int
 		NextID     string
