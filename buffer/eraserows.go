@@ -238,9 +238,10 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 	for _, obj := range e.slices {
 		var found atomic.Pointer[[]int64] // the call may be left alone
 		var gone atomic.Bool
+		begin := first
 		err := b.read(ctx, e.f.sink.id, e.f.target, func(ctx context.Context) error {
 			var rows []int64
-			number := first
+			number := begin
 			err := b.ReadSlice(ctx, obj.ID, func(cells [][]byte) error {
 				if selects(table, cells) {
 					rows = append(rows, number)
@@ -248,7 +249,7 @@ func (b *Buffer) selectRows(ctx context.Context, e *erasedFile, res *ErasedRows,
 				number++
 				return nil
 			})
-			if read := number - first; err == nil && read != obj.Rows { // the numbers of later rows would be others
+			if read := number - begin; err == nil && read != obj.Rows { // the numbers of later rows would be others
 				err = fmt.Errorf("the slice has %d rows, its record says %d", read, obj.Rows)
 			}
 			gone.Store(errors.Is(err, ErrUnknownSlice))
