@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forebay/forebay"
@@ -244,6 +245,9 @@ func openNodes(ctx context.Context, folder string) (w way, err error) {
 	return w, nil
 }
 
+// noPlace is the code of servers that have not met yet, so that no three of them can have a stream.
+const noPlace jetstream.ErrorCode = 10005
+
 func openPublish(ctx context.Context, folder string) (w way, err error) {
 	ports, err := freePorts(size)
 	if err != nil {
@@ -268,7 +272,13 @@ func openPublish(ctx context.Context, folder string) (w way, err error) {
 	}); err != nil {
 		return w, err
 	}
-	stream, err := streams[0].CreateStream(ctx, jetstream.StreamConfig{Name: "events", Subjects: []string{"events"}, Replicas: size})
+	stream, err := backoff.Retry(ctx, func() (jetstream.Stream, error) {
+		s, err := streams[0].CreateStream(ctx, jetstream.StreamConfig{Name: "events", Subjects: []string{"events"}, Replicas: size})
+		if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noPlace {
+			return s, err
+		}
+		return s, backoff.Permanent(err) // nil stays nil
+	}, backoff.WithMaxElapsedTime(time.Minute))
 	if err != nil {
 		return w, errors.Join(err, w.close())
 	}
