@@ -103,16 +103,20 @@ func TestOutageHasFewLogLines(t *testing.T) {
 	})
 }
 
-// A line of a failure says in this order what is broken, since when, what waits, what happens next, and what an operator can do. The time of
-// the first failure survives a restart.
+// withoutBucket returns a staging and a target that are away, the options of a buffer with them, and its log.
+func withoutBucket(t *testing.T) (*outage, buffer.Options, *lines) {
+	o, log := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket")}, &lines{}
+	o.away.Store(true)
+	opts := memoryOptions(t, o.Memory)
+	opts.Staging, opts.Target, opts.Logger = o, o, slog.New(slog.NewTextHandler(log, nil))
+	return o, opts, log
+}
+
+// A line of a failure has the cause first, then the time of the first failure, the number of waiting files or slices, the time of the next attempt, and the
+// next step. The time of the first failure survives a restart.
 func TestOrderOfAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket")}
-		o.away.Store(true)
-		opts := memoryOptions(t, o.Memory)
-		opts.Staging, opts.Target = o, o
-		var log lines
-		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o, opts, log := withoutBucket(t)
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Interval = 1, time.Hour })
 		began := time.Now()
@@ -129,12 +133,12 @@ func TestOrderOfAFailure(t *testing.T) {
 		closeBuffer(t, b)
 		failures := regexp.MustCompile(`(?m)^.* msg="upload failed" (.*)$`).FindAllStringSubmatch(log.String(), -1)
 		if len(failures) < 4 {
-			t.Fatalf("%d lines:\n%s", len(failures), &log)
+			t.Fatalf("%d lines:\n%s", len(failures), log)
 		}
 		order := regexp.MustCompile(`^sink=a id=\S+ cause="put \S+: no such bucket" permanent=false since=(\S+) attempt=[0-9]+ failures=[0-9]+ waiting=1 retry_after=\S+ next="none; the rows wait and are retried"$`)
 		all := regexp.MustCompile(`msg="upload works again" sink=a (since)=(\S+)`).FindAllStringSubmatch(log.String(), -1)
 		if len(all) != 1 {
-			t.Fatalf("got %d ends of the failure, want 1:\n%s", len(all), &log)
+			t.Fatalf("got %d ends of the failure, want 1:\n%s", len(all), log)
 		}
 		all[0] = all[0][1:]
 		for _, line := range failures {
@@ -155,12 +159,7 @@ func TestOrderOfAFailure(t *testing.T) {
 // A file whose conditions are far away shows that its slices cannot be uploaded.
 func TestWritingFileShowsItsFailedUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &outage{Memory: buffertest.NewMemory(), err: errors.New("no such bucket")}
-		o.away.Store(true)
-		opts := memoryOptions(t, o.Memory)
-		opts.Staging, opts.Target = o, o
-		var log lines
-		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o, opts, log := withoutBucket(t)
 		b := open(t, opts)
 		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count, c.Import.Interval = 1, time.Hour })
 		put(t, b, s, 0, 1)

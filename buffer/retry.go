@@ -115,7 +115,7 @@ func (b *Buffer) attemptFailed(ctx context.Context, e errand, id string, cause e
 				b.timers.Set(timerKey{timerImport, e.num}, last)
 			}
 			if failures, waiting, ok := b.probes.speak(e.key, cause.Error(), t.now); ok {
-				// What is broken, since when, what waits, what happens next, what an operator can do.
+				// The cause is first, then the time of the first failure, the waiting work, the next attempt, and the next step.
 				// Events: upload failed, import failed, clean-up failed.
 				b.log.Warn(string(e.key.step)+" failed", "sink", e.key.sink, "id", id, "cause", cause, "permanent", permanent,
 					"since", queue.began, "attempt", attempt, "failures", failures, "waiting", waiting, "retry_after", queue.next, "next", nextStep(permanent))

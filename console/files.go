@@ -107,7 +107,7 @@ func (k sinkNow) listFiles(q url.Values) (list fileList, rows []row) {
 // not fail.
 func (k sinkNow) causesOf(files []buffer.FileStats) (causes []*cause, keys []string) {
 	keys = make([]string, len(files))
-	// failure is how the error of a file is told apart, before its varying parts are taken out.
+	// failure is the error of a file by which files are grouped, before its varying parts are removed.
 	type failure struct {
 		state     buffer.FileState
 		permanent bool

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each page in the navigation, each setting of the menu and each action has an icon beside its text. An icon is drawn from the sprite of the document,
+// Each page in the navigation, each setting of the menu and each action has an icon next to its text. An icon is drawn from the sprite of the document,
 // in the colour of the text, and screen readers do not read it.
 func TestIcons(t *testing.T) {
 	seen := make(map[string]bool)

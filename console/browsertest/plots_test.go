@@ -24,7 +24,7 @@ const plotted = `(async () => {
 	const plots = newPlots({ get: async () => answer });
 	document.querySelector("#page").prepend(plots.node);
 	await plots.update();
-	for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame); // the library draws behind the frame
+	for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame); // the library draws after the frame
 	CanvasRenderingContext2D.prototype.fillText = write;
 	const found = [...plots.node.querySelectorAll("figure")].map((figure) => {
 		const canvas = figure.querySelector("canvas"), over = figure.querySelector(".u-over"), scale = canvas.width / canvas.getBoundingClientRect().width;
@@ -64,7 +64,7 @@ func (b *tab) plots(points string, span int) map[string]plot {
 // point is a point of the server: its time, rows in and out, ages, refused and rejected, and the medians and 99th percentiles of three latencies.
 const point = `[at, 100, 100, age, age / 3, 0, 0, median, high, median, high, median, high]`
 
-// The ticks of ages are round numbers of seconds, minutes, hours or days that fit beside the axis, whatever the oldest row is.
+// The ticks of ages are round numbers of seconds, minutes, hours or days that fit next to the axis, whatever the oldest row is.
 func TestRoundTicks(t *testing.T) {
 	eng := newEngine(t, 1, 1)
 	url := serve(t, newConsole(t, eng, public))

@@ -18,7 +18,7 @@ export function h(tag, props, ...children) {
   return node;
 }
 
-// icon is a drawing of the sprite in document.html, beside a text that says the same.
+// icon returns a drawing of the sprite in document.html. A text next to it has the same meaning.
 function icon(name) {
   return svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("use", { href: "#i-" + name }));
 }

@@ -34,7 +34,7 @@ type options struct {
 	tests []string // flags of each test program
 }
 
-// hangs is how long a test program may take. It is far above what any needs beside others, because it must end only programs that hang.
+// hangs is how long a test program may take. No program takes nearly as long, even while others run, because the limit must end only programs that hang.
 const hangs = time.Hour
 
 func main() {
