@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/forebay/forebay/buffer/dir"
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/cluster/natsdriver"
 )
 
-// adoption fills a node whose staging takes nothing, kills it and removes its disk, and follows the record of its instance until another
-// node has moved all rows to the table. The servers are separate processes, so none of them is lost too.
+// adoption fills a node whose staging takes nothing, kills it and removes its disk, and waits until another node has moved all rows to the
+// table. The servers are separate processes, so none of them is lost too.
 func (b *bench) adoption(ctx context.Context, folder string) (figures map[string]float64, err error) {
 	servers, natsURL, err := startServers(ctx, folder)
 	if err != nil {
@@ -41,15 +37,6 @@ func (b *bench) adoption(ctx context.Context, folder string) (figures map[string
 	if _, err := ask[any](ctx, processes{owner, adopter}, func(int) question { return question{Do: "knows"} }); err != nil {
 		return nil, err
 	}
-	conn, err := nats.Connect(natsURL)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	records, err := natsdriver.NewOwners(conn, natsdriver.Options{})
-	if err != nil {
-		return nil, err
-	}
 	var rows int64
 	if err := owner.ask(ctx, question{Do: "fill", Number: b.megabyte << 20}, &rows); err != nil {
 		return nil, err
@@ -59,8 +46,8 @@ func (b *bench) adoption(ctx context.Context, folder string) (figures map[string
 	if err := os.RemoveAll(filepath.Join(folder, "owner")); err != nil {
 		return nil, err
 	}
-	seen, err := follow(ctx, records, "owner")
-	if err != nil {
+	var times adoptionTimes
+	if err := adopter.ask(ctx, question{Do: "adopted"}, &times); err != nil {
 		return nil, err
 	}
 	stored, err := countRows(folder)
@@ -74,49 +61,49 @@ func (b *bench) adoption(ctx context.Context, folder string) (figures map[string
 	if err := adopter.ask(ctx, question{Do: "usage"}, &u); err != nil {
 		return nil, err
 	}
-	var first time.Time
-	if err := adopter.ask(ctx, question{Do: "first slice"}, &first); err != nil {
-		return nil, err
-	}
-	restored := first.Sub(seen[changelog.Adopting]).Seconds()
+	restored := times.First.Sub(times.Began).Seconds()
 	return map[string]float64{
 		"mb": float64(b.megabyte), "rows": float64(rows), "adopter_rss_mb": float64(u.Resident) / 1e6,
-		"silent_s": seen[changelog.Adopting].Sub(killed).Seconds(), "restore_s": restored, "restore_s_per_gb": restored * 1024 / float64(b.megabyte),
-		"drain_s": seen[changelog.Drained].Sub(first).Seconds(),
+		"silent_s": times.Began.Sub(killed).Seconds(), "restore_s": restored, "restore_s_per_gb": restored * 1024 / float64(b.megabyte),
+		"drain_s": times.Ended.Sub(times.First).Seconds(),
 	}, nil
 }
 
-// follow returns when the instance that a node had came to each state, from the first that another node gives it to the end.
-func follow(ctx context.Context, records changelog.Owners, node string) (seen map[changelog.OwnerState]time.Time, err error) {
-	seen, key := map[changelog.OwnerState]time.Time{}, ""
-	for v, err := range records.Watch(ctx, changelog.OwnerKey("")) {
-		if err != nil {
-			return nil, err
+// adoptionTimes are the times of an adoption: when it began, when the staging got the first slice, and when all rows were in their table. The
+// adopter takes them itself. An observer of the record that is slow sees only its last state.
+type adoptionTimes struct{ Began, First, Ended time.Time }
+
+// adoptions is a [slog.Handler] that sends the times of an adoption that ends, none if the instance is damaged, and leaves warnings to its embedded handler.
+type adoptions struct {
+	slog.Handler
+	ended chan<- adoptionTimes
+}
+
+func (h adoptions) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (h adoptions) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return adoptions{h.Handler.WithAttrs(attrs), h.ended}
+}
+
+func (h adoptions) WithGroup(name string) slog.Handler {
+	return adoptions{h.Handler.WithGroup(name), h.ended}
+}
+
+func (h adoptions) Handle(ctx context.Context, r slog.Record) error {
+	switch r.Message {
+	case "adopted instance drained":
+		for a := range r.Attrs {
+			if a.Key == "after" {
+				h.ended <- adoptionTimes{Began: r.Time.Add(-a.Value.Duration()), Ended: r.Time}
+			}
 		}
-		if v.Version == 0 {
-			continue
-		}
-		var o changelog.Owner
-		if err := o.UnmarshalJSON(v.Value); err != nil {
-			return nil, err
-		}
-		if o.Node == node {
-			key = v.Key
-		}
-		if v.Key != key || o.State == changelog.Owned {
-			continue
-		}
-		if _, ok := seen[o.State]; !ok {
-			seen[o.State] = time.Now()
-		}
-		switch o.State {
-		case changelog.Drained:
-			return seen, nil
-		case changelog.Damaged:
-			return nil, errors.New("the instance is damaged")
-		}
+	case "log or checkpoint of the instance lost data":
+		h.ended <- adoptionTimes{}
 	}
-	return nil, context.Cause(ctx)
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // countRows reads the table of the first sink.

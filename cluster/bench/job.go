@@ -62,6 +62,7 @@ type job struct {
 	staging *noting
 	engine  *forebay.Engine  // nil in a server
 	catalog *catalog.Catalog // nil but in a node
+	adopted chan adoptionTimes
 	profile *os.File
 }
 
@@ -96,7 +97,7 @@ func runJob(ctx context.Context, env string, in io.Reader, out io.Writer) (err e
 	if err := json.Unmarshal([]byte(env), &cfg); err != nil {
 		return err
 	}
-	j := &job{cfg: cfg, log: os.Stderr}
+	j := &job{cfg: cfg, log: os.Stderr, adopted: make(chan adoptionTimes, 1)}
 	answers := json.NewEncoder(out)
 	closeJob, err := j.open(ctx)
 	if err != nil {
@@ -145,7 +146,7 @@ func (j *job) open(ctx context.Context) (closeJob func() error, err error) {
 	}
 	options := cluster.Options{
 		Node: j.cfg.Name, URL: j.cfg.URL, Engine: o, Checkpoints: staging,
-		Logger: slog.New(slog.NewTextHandler(j.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: slog.New(adoptions{slog.NewTextHandler(j.log, &slog.HandlerOptions{Level: slog.LevelWarn}), j.adopted}),
 	}
 	if j.cfg.Listen != "" {
 		options.Server = &natsserver.Options{Listen: j.cfg.Listen, Peers: j.cfg.Peers, Secret: secret, MaxStore: maxStore}
@@ -207,9 +208,18 @@ func (j *job) do(ctx context.Context, q question) (any, error) {
 		return nil, j.define(ctx, int(q.Number))
 	case "knows":
 		return nil, j.knows(ctx)
-	case "first slice":
-		j.staging.once.Do(func() {})
-		return j.staging.first, nil
+	case "adopted":
+		select {
+		case times := <-j.adopted:
+			if times.Ended.IsZero() {
+				return nil, errors.New("the instance is damaged")
+			}
+			j.staging.once.Do(func() {})
+			times.First = j.staging.first
+			return times, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	case "fill":
 		return j.fill(ctx, q.Number)
 	}
