@@ -255,7 +255,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 	if err == nil && size > limit {
 		err = &RowTooLargeError{Size: size, Limit: limit}
 	}
-	s.shadow.Offer(rec)
+	s.shadow.Offer(rec, size, err)
 	if err != nil {
 		s.count.Reject(err)
 		if s.reject != nil {

@@ -206,14 +206,27 @@ func (h SinkHandle) Shadow(ctx context.Context, changed Sink, opts ShadowOptions
 	}
 	c := shadow.Comparison{
 		Source: h.source, Sink: h.sink, Live: live.mapper, CurrentColumns: live.columns, ChangedColumns: changed.Table.Columns,
-		MaxRowBytes: e.opts.MaxRowBytes,
-		Problems:    slices.DeleteFunc(compiled.Problems(), func(p TableProblem) bool { return p.Sink != h.sink }),
+		MaxRowBytes: e.opts.MaxRowBytes, WholeRows: changed.Table.Target != live.target,
+		Problems: slices.DeleteFunc(compiled.Problems(), func(p TableProblem) bool { return p.Sink != h.sink }),
 	}
-	if c.Current, err = e.mappers.Get(h.id()+" current", live.target, live.columns); err != nil {
-		return nil, err
-	}
-	if c.Changed, err = e.mappers.Get(h.id()+" changed", changed.Table.Target, changed.Table.Columns); err != nil {
-		return nil, err
+	ofCurrent, ofChanged := shadow.Differing(live.columns, changed.Table.Columns)
+	for _, m := range []struct {
+		mapper  **mapping.Mapper
+		name    string
+		target  string
+		columns mapping.Columns
+	}{
+		{&c.Current, " current", live.target, live.columns},
+		{&c.Changed, " changed", changed.Table.Target, changed.Table.Columns},
+		{&c.PartOfCurrent, " current part", live.target, ofCurrent},
+		{&c.PartOfChanged, " changed part", changed.Table.Target, ofChanged},
+	} {
+		if len(m.columns) == 0 {
+			continue
+		}
+		if *m.mapper, err = e.mappers.Get(h.id()+m.name, m.target, m.columns); err != nil {
+			return nil, err
+		}
 	}
 	return e.shadows.Start(live.shadow, c, opts)
 }

@@ -2,9 +2,8 @@ package shadow
 
 import (
 	"bytes"
-	"errors"
 	"io"
-	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +15,23 @@ import (
 
 // side is one of the two mappings, with its result for the last record.
 type side struct {
-	mapper *mapping.Mapper
+	mapper rowMapper // nil without columns
 	row    []byte
 	err    error
 	took   time.Duration
 	feed   feed
 	reader *driver.RowReader
+}
+
+type rowMapper interface {
+	AppendRow(dst []byte, rec *mapping.Record) ([]byte, error)
+}
+
+func sideOf(m *mapping.Mapper) (s side) {
+	if m != nil {
+		s.mapper = m
+	}
+	return s
 }
 
 // feed is a reader of one row after the other.
@@ -36,10 +46,14 @@ func (f *feed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// run maps a record.
+// run maps a record. A side without columns accepts it.
 func (m *side) run(rec *mapping.Record, maxRow int) {
+	m.row, m.err = m.row[:0], nil
+	if m.mapper == nil {
+		return
+	}
 	began := time.Now()
-	m.row, m.err = m.mapper.AppendRow(m.row[:0], rec)
+	m.row, m.err = m.mapper.AppendRow(m.row, rec)
 	m.took = time.Since(began)
 	if size := len(m.row); m.err == nil && size > maxRow {
 		m.err = &mapping.RowTooLargeError{Size: size, Limit: maxRow}
@@ -51,6 +65,9 @@ func (m *side) cells() [][]byte {
 	if m.reader == nil {
 		m.reader = driver.NewRowReader(&m.feed)
 	}
+	if m.mapper == nil {
+		return nil
+	}
 	m.feed.rest = m.row
 	if !m.reader.Next() {
 		panic(m.reader.Err()) // a mapper writes rows that a reader can read
@@ -58,38 +75,89 @@ func (m *side) cells() [][]byte {
 	return m.reader.Cells()
 }
 
-// align finds the columns that belong together.
-func (s *Shadow) align(current, changed mapping.Columns) {
-	find := func(columns mapping.Columns, name string) int {
-		return slices.IndexFunc(columns, func(c mapping.Column) bool { return strings.EqualFold(c.Name, name) })
-	}
-	for j, c := range changed {
-		i := find(current, c.Name)
-		col := pair{current: i, changed: j, secret: c.Secret}
-		out := Column{Name: c.Name, New: i < 0}
-		if i >= 0 {
-			col.secret = c.Secret || current[i].Secret
-			out.Generated = c.Type == mapping.TypeUUID && current[i].Type == mapping.TypeUUID
-		}
-		s.columns = append(s.columns, col)
-		s.report.Columns = append(s.report.Columns, out)
-	}
-	for i, c := range current {
-		if find(changed, c.Name) < 0 {
-			s.columns = append(s.columns, pair{current: i, changed: -1, secret: c.Secret})
-			s.report.Columns = append(s.report.Columns, Column{Name: c.Name, Missing: true})
-		}
-	}
+// sides are two mappings, and the columns that both have.
+type sides struct {
+	current, changed side
+	columns          []pair
 }
 
-// count adds the results for a record to the report. Called with mu held.
-func (s *Shadow) count(rec *mapping.Record) {
-	r, current, changed := &s.report, &s.current, &s.changed
-	r.CurrentTime += current.took
-	r.ChangedTime += changed.took
+// run maps a record with both.
+func (x *sides) run(rec *mapping.Record, maxRow int) {
+	x.current.run(rec, maxRow)
+	rec.Release() // so that the other mapping reads the body too
+	x.changed.run(rec, maxRow)
+	rec.Release()
+}
+
+func find(columns mapping.Columns, name string) int {
+	return slices.IndexFunc(columns, func(c mapping.Column) bool { return strings.EqualFold(c.Name, name) })
+}
+
+// Differing returns the columns of both mappings that may have different cells, and the columns that only changed has. All other columns of changed have
+// the cells of current, or are UUIDs, in each record.
+func Differing(current, changed mapping.Columns) (ofCurrent, ofChanged mapping.Columns) {
+	for _, c := range changed {
+		i := find(current, c.Name)
+		if i < 0 {
+			ofChanged = append(ofChanged, c)
+			continue
+		}
+		old := current[i]
+		if old.Name = c.Name; generated(old, c) || reflect.DeepEqual(old, c) {
+			continue
+		}
+		ofCurrent, ofChanged = append(ofCurrent, current[i]), append(ofChanged, c)
+	}
+	return notAlone(ofCurrent, current), notAlone(ofChanged, changed)
+}
+
+// notAlone adds one of the other columns to a single column, because a mapping of one column cannot be NULL.
+func notAlone(part, all mapping.Columns) mapping.Columns {
+	if len(part) != 1 {
+		return part
+	}
+	if i := slices.IndexFunc(all, func(c mapping.Column) bool { return c.Name != part[0].Name }); i >= 0 {
+		part = append(part, all[i])
+	}
+	return part
+}
+
+// generated reports whether the values of a column always differ.
+func generated(a, b mapping.Column) bool {
+	return a.Type == mapping.TypeUUID && b.Type == mapping.TypeUUID
+}
+
+// columnsOf returns the columns of the report.
+func columnsOf(current, changed mapping.Columns) (columns []Column) {
+	for _, c := range changed {
+		i := find(current, c.Name)
+		columns = append(columns, Column{Name: c.Name, New: i < 0, Generated: i >= 0 && generated(current[i], c)})
+	}
+	for _, c := range current {
+		if find(changed, c.Name) < 0 {
+			columns = append(columns, Column{Name: c.Name, Missing: true})
+		}
+	}
+	return columns
+}
+
+// pairs finds the columns that belong together and are compared. report has the columns of the report.
+func pairs(current, changed mapping.Columns, report []Column) (all []pair) {
+	for k, c := range report {
+		i, j := find(current, c.Name), find(changed, c.Name)
+		if i >= 0 && j >= 0 && !c.Generated {
+			all = append(all, pair{current: i, changed: j, report: k, secret: current[i].Secret || changed[j].Secret})
+		}
+	}
+	return all
+}
+
+// count adds the results for a record to the report.
+func (x *sides) count(r *Report, rec *mapping.Record) {
+	current, changed := &x.current, &x.changed
 	switch {
 	case current.err == nil && changed.err == nil:
-		s.countCells(rec)
+		x.countCells(r, rec)
 		return
 	case changed.err == nil:
 		r.OnlyChanged++
@@ -103,35 +171,34 @@ func (s *Shadow) count(rec *mapping.Record) {
 		}
 	}
 	if current.err != nil {
-		s.countError(rejectionOf(current.err), false)
+		r.countError(rejectionOf(current.err), false)
 	}
 	if changed.err != nil {
-		s.countError(rejectionOf(changed.err), true)
+		r.countError(rejectionOf(changed.err), true)
 	}
 }
 
 // countCells compares the rows of a record that both mappings accept.
-func (s *Shadow) countCells(rec *mapping.Record) {
-	old, now := s.current.cells(), s.changed.cells()
+func (x *sides) countCells(r *Report, rec *mapping.Record) {
 	different := false
-	for k, c := range s.columns {
-		col := &s.report.Columns[k]
-		if col.New || col.Missing || col.Generated {
-			continue
-		}
-		a, b := old[c.current], now[c.changed]
-		if bytes.Equal(a, b) && (a == nil) == (b == nil) {
-			continue
-		}
-		different = true
-		if col.Different++; len(col.Examples) < maxExamples {
-			col.Examples = append(col.Examples, Example{Received: rec.Received, Current: c.show(a), Changed: c.show(b)})
+	if len(x.columns) > 0 {
+		old, now := x.current.cells(), x.changed.cells()
+		for _, c := range x.columns {
+			a, b := old[c.current], now[c.changed]
+			if bytes.Equal(a, b) && (a == nil) == (b == nil) {
+				continue
+			}
+			different = true
+			col := &r.Columns[c.report]
+			if col.Different++; len(col.Examples) < maxExamples {
+				col.Examples = append(col.Examples, Example{Received: rec.Received, Current: c.show(a), Changed: c.show(b)})
+			}
 		}
 	}
 	if different {
-		s.report.Different++
+		r.Different++
 	} else {
-		s.report.Equal++
+		r.Equal++
 	}
 }
 
@@ -149,68 +216,19 @@ func (c pair) show(cell []byte) Cell {
 // rejectionOf describes the error of a mapper. Which definition it is of does not count.
 func rejectionOf(err error) kept.Rejection { return kept.RejectionOf(err, kept.DefinitionName{}) }
 
-func (s *Shadow) countError(r kept.Rejection, changed bool) {
-	for i := range s.report.Errors {
-		e := &s.report.Errors[i]
-		if e.Changed == changed && e.Reason == r.Reason && e.Column == r.Column {
+func (r *Report) countError(kind kept.Rejection, changed bool) {
+	for i := range r.Errors {
+		e := &r.Errors[i]
+		if e.Changed == changed && e.Reason == kind.Reason && e.Column == kind.Column {
 			e.Records++
 			return
 		}
 	}
-	if len(s.report.Errors) == maxErrors {
-		s.report.OtherErrors++
+	if len(r.Errors) == maxErrors {
+		r.OtherErrors++
 		return
 	}
-	s.report.Errors = append(s.report.Errors, Rejection{
-		Changed: changed, Reason: r.Reason, Column: r.Column, Records: 1, Message: r.Message,
+	r.Errors = append(r.Errors, Rejection{
+		Changed: changed, Reason: kind.Reason, Column: kind.Column, Records: 1, Message: kind.Message,
 	})
-}
-
-// recordOverhead is about the memory of the copy of a record in addition to its bytes.
-const recordOverhead = 512
-
-// recordSize is the memory of the copy of a record, without the JSON of structured data.
-func recordSize(rec *mapping.Record) int64 {
-	size := recordOverhead + len(rec.Body) + len(rec.Host)
-	for name, values := range rec.Header {
-		size += 64 + len(name)
-		for _, v := range values {
-			size += 16 + len(v)
-		}
-	}
-	return int64(size)
-}
-
-// copyRecord returns a record that shares no memory with rec. Structured data has become its JSON. ok is false if it has no JSON form.
-func copyRecord(rec *mapping.Record) (copied mapping.Record, ok bool) {
-	copied = mapping.Record{
-		Format: rec.Format, Host: strings.Clone(rec.Host), ClientIP: rec.ClientIP, Received: rec.Received,
-	}
-	if rec.Header != nil {
-		copied.Header = make(http.Header, len(rec.Header))
-		for name, values := range rec.Header {
-			own := make([]string, len(values))
-			for i, v := range values {
-				own[i] = strings.Clone(v) // a server may reuse the memory of its headers
-			}
-			copied.Header[strings.Clone(name)] = own
-		}
-	}
-	if rec.Document == nil {
-		copied.Body = bytes.Clone(rec.Body)
-		return copied, true
-	}
-	text, err := appendDocument(nil, rec.Document)
-	copied.Body, copied.Format = text, mapping.FormatJSON
-	return copied, err == nil
-}
-
-// appendDocument is d.AppendJSON for data that the current mapping may not read. A panic of its code must not end the caller.
-func appendDocument(dst []byte, d mapping.Document) (_ []byte, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errors.New("forebay: the document panicked")
-		}
-	}()
-	return d.AppendJSON(dst)
 }

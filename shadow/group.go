@@ -13,10 +13,14 @@ import (
 // Slot is the place for the shadow of one sink. Its owner keeps it while the sink is defined again. The zero value has no shadow.
 type Slot struct{ shadow atomic.Pointer[Shadow] }
 
-// Offer gives the shadow a record that the sink has mapped. The shadow copies it if there is room.
-func (l *Slot) Offer(rec *mapping.Record) {
+// Offer gives the shadow a record that the sink has mapped into a row of size bytes, or rejected if err is not nil. The shadow copies the record if
+// there is room.
+func (l *Slot) Offer(rec *mapping.Record, size int, err error) {
 	if s := l.shadow.Load(); s != nil {
-		s.offer(rec)
+		if err != nil {
+			size = -1
+		}
+		s.offer(rec, size)
 	}
 }
 
@@ -33,6 +37,10 @@ type Comparison struct {
 	Source, Sink string
 	// Live is the mapper of the sink. Current has the same columns, and belongs to the shadow, so the UUIDs of the sink do not depend on it.
 	Live, Current, Changed *mapping.Mapper
+	// PartOfCurrent and PartOfChanged map the columns of [Differing] alone, nil without any. They are not used if WholeRows is set, as for a
+	// table in a different target, whose limits apply to all columns.
+	PartOfCurrent, PartOfChanged *mapping.Mapper
+	WholeRows                    bool
 	// CurrentColumns and ChangedColumns made the mappers.
 	CurrentColumns, ChangedColumns mapping.Columns
 	// MaxRowBytes is the largest row that is accepted.
@@ -69,11 +77,17 @@ func (g *Group) Start(slot *Slot, c Comparison, opts Options) (*Shadow, error) {
 
 func newShadow(slot *Slot, c Comparison, opts Options) *Shadow {
 	s := &Shadow{
-		slot: slot, opts: opts.withDefaults(), maxRow: c.MaxRowBytes, live: c.Live, current: side{mapper: c.Current}, changed: side{mapper: c.Changed},
-		report: Report{Source: c.Source, Sink: c.Sink, Began: time.Now(), Problems: c.Problems},
+		slot: slot, opts: opts.withDefaults(), maxRow: c.MaxRowBytes, live: c.Live, reads: headersOf(c.Current, c.Changed),
+		whole:  sides{current: sideOf(c.Current), changed: sideOf(c.Changed)},
+		report: Report{Source: c.Source, Sink: c.Sink, Began: time.Now(), Problems: c.Problems, Columns: columnsOf(c.CurrentColumns, c.ChangedColumns)},
 		ended:  make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
-	s.align(c.CurrentColumns, c.ChangedColumns)
+	s.whole.columns = pairs(c.CurrentColumns, c.ChangedColumns, s.report.Columns)
+	if !c.WholeRows {
+		s.part = &sides{current: sideOf(c.PartOfCurrent), changed: sideOf(c.PartOfChanged)}
+		current, changed := Differing(c.CurrentColumns, c.ChangedColumns)
+		s.part.columns = pairs(current, changed, s.report.Columns)
+	}
 	return s
 }
 

@@ -8,6 +8,8 @@
 //	report := s.Report()
 //
 // Callers of the live path copy their record. One goroutine of the shadow runs both mappings, so callers never wait for it. Nothing is stored.
+//
+// A column that both mappings define alike has the same cell in both. So for a record that the sink has accepted, only the other columns are mapped.
 package shadow
 
 import (
@@ -15,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,39 +85,50 @@ func (o Options) Validate() error {
 
 // Shadow maps the records of a sink with a changed mapping too, and compares the rows. It is safe for concurrent use.
 type Shadow struct {
-	slot    *Slot
-	opts    Options
-	maxRow  int
-	live    *mapping.Mapper // of the sink
-	current side            // with the columns of live
-	changed side
-	columns []pair // in the order of the report
+	slot   *Slot
+	opts   Options
+	maxRow int
+	live   *mapping.Mapper // of the sink
+	whole  sides           // all columns
+	part   *sides          // the columns that differ, nil if a part cannot be mapped alone
+	reads  headers
 
 	ended chan struct{} // closed when no more records are taken
 	done  chan struct{} // closed when all that were taken are compared or dropped
-	wake  chan struct{} // has room for one: something waits
+	wake  chan struct{} // has room for one: something waits, or the shadow may have finished
 
 	unsampled atomic.Int64
 
 	mu      sync.Mutex
-	waiting []waitingRecord
-	bytes   int64 // of waiting, and of records that are being copied
-	copying int64
-	taken   int64 // for Records
-	abandon bool  // waiting records are dropped
+	waiting []*waitingRecord
+	free    []*waitingRecord // of compared records
+	bytes   int64            // of the records that are open
+	open    int64            // records that are being copied, wait, or are being compared
+	taken   int64            // for Records
+	timed   int64            // compared records with both times
+	times   [2]time.Duration // of them
+	abandon bool             // waiting records are dropped
 	report  Report
+
+	batch []*waitingRecord // of the goroutine that compares
 }
 
-// waitingRecord is the copy of a record. size is its share of Shadow.bytes.
+// timeEvery is how many records are compared for each one that is mapped with all columns, so that the report has the times of both mappings.
+const timeEvery = 16
+
+// waitingRecord is the copy of a record. size is its share of Shadow.bytes. live is the size of its row, or -1 if the sink has rejected it.
 type waitingRecord struct {
 	rec  mapping.Record
 	size int64
+	live int
+	body []byte
+	head http.Header
 }
 
-// pair has the places of a column in the rows of the two mappings, -1 for none.
+// pair has the places of a column in the rows of the two mappings, -1 for none, and in the report.
 type pair struct {
-	current, changed int
-	secret           bool
+	current, changed, report int
+	secret                   bool
 }
 
 // end stops the intake of the shadow. The first reason counts.
@@ -141,11 +155,20 @@ func (s *Shadow) drop() {
 
 func (s *Shadow) dropLocked() {
 	s.abandon = true
-	s.report.Dropped += int64(len(s.waiting))
 	for _, r := range s.waiting {
-		s.bytes -= r.size
+		s.settle(r.size)
+		s.report.Dropped++
 	}
 	s.waiting = nil
+}
+
+// settle gives up the room of a record that is no longer open. Called with mu held.
+func (s *Shadow) settle(size int64) {
+	s.open--
+	s.bytes -= size
+	if s.report.End != Runs {
+		s.signal()
+	}
 }
 
 // Close ends the shadow, waits until the waiting records are compared, and returns the final report. It may be repeated.
@@ -164,6 +187,10 @@ func (s *Shadow) Report() Report {
 	defer s.mu.Unlock()
 	r := s.report
 	r.Unsampled = s.unsampled.Load()
+	if s.timed > 0 {
+		share := float64(r.Compared) / float64(s.timed)
+		r.CurrentTime, r.ChangedTime = time.Duration(float64(s.times[0])*share), time.Duration(float64(s.times[1])*share)
+	}
 	r.Waiting = s.taken - r.Compared - r.Dropped - r.TooLarge - r.Unreadable
 	r.Seen = s.taken + r.Unsampled
 	r.Columns = slices.Clone(r.Columns)
@@ -176,60 +203,68 @@ func (s *Shadow) Report() Report {
 	return r
 }
 
-// offer copies a record that the sink has mapped, if there is room. Called on the live path.
-func (s *Shadow) offer(rec *mapping.Record) {
+// offer copies a record that the sink has mapped, if there is room. live is the size of its row, or -1 if the sink has rejected it. Called on the
+// live path.
+func (s *Shadow) offer(rec *mapping.Record, live int) {
 	if s.opts.Sample < 1 && rand.Float64() >= s.opts.Sample {
 		s.unsampled.Add(1)
 		return
 	}
-	size := recordSize(rec)
-	if !s.reserve(size) {
+	size := s.reads.sizeOf(rec)
+	r := s.reserve(size)
+	if r == nil {
 		return
 	}
-	copied, ok := copyRecord(rec)
-	more := int64(len(copied.Body) - len(rec.Body)) // of structured data
+	ok := s.reads.copy(r, rec)
+	r.live, r.size = live, size+int64(len(r.rec.Body)-len(rec.Body)) // structured data has become longer
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.copying--
-	s.bytes += more
+	s.bytes += r.size - size
 	switch {
 	case !ok:
 		s.report.Unreadable++
 	case s.abandon:
 		s.report.Dropped++
-	case size+more > s.opts.MaxBytes:
+	case r.size > s.opts.MaxBytes:
 		s.report.TooLarge++
 	case s.bytes > s.opts.MaxBytes:
 		s.report.Dropped++
 	default:
-		s.waiting = append(s.waiting, waitingRecord{copied, size + more})
-		size, more = 0, 0
+		if s.waiting = append(s.waiting, r); len(s.waiting) == 1 {
+			s.signal()
+		}
+		return
 	}
-	s.bytes -= size + more
-	s.signal()
+	s.settle(r.size)
 }
 
-// reserve takes the room for a copy. It counts the record, and reports whether it is to be copied.
-func (s *Shadow) reserve(size int64) bool {
+// reserve takes the room for a copy. It counts the record, and returns nil if the record is not copied.
+func (s *Shadow) reserve(size int64) *waitingRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.report.End != Runs {
-		return false
+		return nil
 	}
 	s.taken++
 	switch {
 	case size > s.opts.MaxBytes:
 		s.report.TooLarge++
+		return nil
 	case s.bytes+size > s.opts.MaxBytes:
 		s.report.Dropped++
-	case s.opts.Records > 0 && s.report.Compared+s.copying+int64(len(s.waiting)) >= s.opts.Records:
+		return nil
+	case s.opts.Records > 0 && s.report.Compared+s.open >= s.opts.Records:
 		s.report.Dropped++ // earlier records may be unreadable, so the shadow has not ended yet
-	default:
-		s.bytes += size
-		s.copying++
-		return true
+		return nil
 	}
-	return false
+	s.bytes += size
+	s.open++
+	if last := len(s.free) - 1; last >= 0 {
+		r := s.free[last]
+		s.free = s.free[:last]
+		return r
+	}
+	return new(waitingRecord)
 }
 
 func (s *Shadow) signal() {
@@ -253,7 +288,7 @@ func (s *Shadow) run() {
 		case <-ended:
 			ended = nil // a record that is still being copied signals s.wake
 		}
-		for s.compareNext() {
+		for s.compareWaiting() {
 			select {
 			case <-timer.C:
 				s.end(Time)
@@ -261,7 +296,7 @@ func (s *Shadow) run() {
 			}
 		}
 		s.mu.Lock()
-		finished := s.report.End != Runs && s.copying == 0 && len(s.waiting) == 0
+		finished := s.report.End != Runs && s.open == 0
 		s.mu.Unlock()
 		if finished {
 			return
@@ -269,48 +304,74 @@ func (s *Shadow) run() {
 	}
 }
 
-// compareNext compares the record that waits longest and reports whether there was one.
-func (s *Shadow) compareNext() bool {
+// compareWaiting compares the records that wait and reports whether there were some.
+func (s *Shadow) compareWaiting() bool {
 	s.mu.Lock()
-	if len(s.waiting) == 0 {
-		s.mu.Unlock()
-		return false
-	}
-	r := s.waiting[0]
-	s.waiting[0] = waitingRecord{}
-	s.waiting = s.waiting[1:]
-	s.copying++ // it no longer waits and counts for Records
+	s.batch, s.waiting = s.waiting, s.batch[:0]
 	s.mu.Unlock()
+	for _, r := range s.batch {
+		s.compare(r)
+	}
+	some := len(s.batch) > 0
+	clear(s.batch)
+	return some
+}
 
-	failure := s.mapBoth(&r.rec)
+// maxFree and maxFreeBody bound the memory of compared records that is used again.
+const maxFree, maxFreeBody = 64, 64 << 10
+
+// compare compares a record, unless the shadow no longer compares.
+func (s *Shadow) compare(r *waitingRecord) {
+	s.mu.Lock()
+	abandon, whole := s.abandon, s.report.Compared%timeEvery == 0
+	s.mu.Unlock()
+	var with *sides
+	var failure string
+	if !abandon {
+		with, failure = s.mapBoth(r, whole)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.copying--
-	s.bytes -= r.size
-	if failure != "" {
+	defer s.settle(r.size)
+	switch {
+	case abandon:
+		s.report.Dropped++
+		return
+	case failure != "":
 		s.report.Dropped++
 		s.report.Failure = cmp.Or(s.report.Failure, failure)
 		s.dropLocked()
 		s.endLocked(Failed)
-		return false
+		return
 	}
-	s.count(&r.rec)
+	with.count(&s.report, &r.rec)
+	if with == &s.whole {
+		s.timed++
+		s.times[0] += with.current.took
+		s.times[1] += with.changed.took
+	}
 	if s.report.Compared++; s.report.Compared == s.opts.Records {
 		s.endLocked(Records)
 	}
-	return true
+	if len(s.free) < maxFree && cap(r.body) <= maxFreeBody {
+		s.free = append(s.free, r)
+	}
 }
 
-// mapBoth maps a record with both mappings. The result is the text of a panic, or empty.
-func (s *Shadow) mapBoth(rec *mapping.Record) (failure string) {
+// mapBoth maps a record with both mappings. It maps the columns that differ if that tells all, and otherwise all. failure is the text of a panic,
+// or empty.
+func (s *Shadow) mapBoth(r *waitingRecord, whole bool) (with *sides, failure string) {
 	defer func() {
 		if r := recover(); r != nil {
 			failure = fmt.Sprintf("%.1000v", r)
 		}
 	}()
-	s.current.run(rec, s.maxRow)
-	rec.Release() // so that the other mapping reads the body too
-	s.changed.run(rec, s.maxRow)
-	rec.Release()
-	return ""
+	if s.part != nil && !whole && r.live >= 0 {
+		// The columns that are alike have cells. The row of the changed mapping is too large only if these cells and the others are.
+		if s.part.run(&r.rec, s.maxRow); r.live+len(s.part.changed.row) <= s.maxRow {
+			return s.part, ""
+		}
+	}
+	s.whole.run(&r.rec, s.maxRow)
+	return &s.whole, ""
 }
