@@ -48,6 +48,10 @@ func throughput(file, title string) plotOf {
 }
 
 func sections() []section {
+	return slices.Concat(resultSections(), growthSections(), []section{{title: "Others", pattern: regexp.MustCompile(`.`)}})
+}
+
+func resultSections() []section {
 	return []section{
 		{
 			title:   "Ingestion",
@@ -92,7 +96,6 @@ func sections() []section {
 				"of the presets for telemetry.",
 			plots: []plotOf{throughput("telemetry.svg", "Records a second, each confirmed from disk")},
 		},
-		{title: "Others", pattern: regexp.MustCompile(`.`)},
 	}
 }
 

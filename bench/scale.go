@@ -74,14 +74,6 @@ func ofScale() []scenario {
 			goals: []goal{atMost("resident_mb", 150), atMost("cores", 0.02)},
 		})
 	}
-	for _, sinks := range []int{1, 10, 100, 1000} {
-		s := scenario{name: fmt.Sprintf("sinks/spread/%d", sinks), group: "sinks/spread", run: spreadOver(w, sinks)}
-		if sinks > 1 {
-			s.against = []baseline{{"one_sink", "sinks/spread/1"}}
-			s.goals = []goal{atLeast("of_one_sink", 0.6)}
-		}
-		all = append(all, s)
-	}
 	all = append(all, scenario{name: "sources/64x16", group: "sources", run: sourcesTimesSinks(w, 64, 16)})
 	for _, c := range compressions {
 		all = append(

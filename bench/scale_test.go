@@ -17,8 +17,9 @@ func TestScaleScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the stage bench of CI runs each scenario")
 	}
-	for _, s := range slices.Concat(ofScale(), ofFootprint()) {
-		if strings.HasPrefix(s.name, "sinks/spread/") && s.name != "sinks/spread/10" || strings.HasSuffix(s.name, "zstd") {
+	for _, s := range slices.Concat(ofScale(), ofFootprint(), ofGrowth()) {
+		larger := strings.HasPrefix(s.name, "growth/") && !regexp.MustCompile("=(10|50|16)$").MatchString(s.name)
+		if larger || strings.HasSuffix(s.name, "zstd") {
 			continue // they differ in one number only
 		}
 		t.Run(s.name, func(t *testing.T) {
