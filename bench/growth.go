@@ -160,7 +160,9 @@ func partsOfTable(n int) scenarioFunc {
 			slice := driver.Object{ID: file + "-0", FileID: file, SinkID: sinkID, Rows: 1, RawBytes: int64(len(row))}
 			return 1, tables.Import(ctx, &driver.File{
 				ID: file, SinkID: sinkID, Table: table, Slices: []driver.Object{slice}, Rows: 1, RawBytes: slice.RawBytes,
-				OpenSlice:    func(context.Context, driver.Object) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(row)), nil },
+				OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
+					return io.NopCloser(bytes.NewReader(row)), nil
+				},
 				SaveProgress: func(context.Context, []byte) error { return nil },
 			})
 		}
