@@ -106,7 +106,10 @@ func rawfileReused(w workload, callers int) scenarioFunc {
 }
 
 func commitRows(ctx context.Context, e *env, w workload, callers int, sink func([]byte) error) (*sample, error) {
-	row := w.row()
+	return commitGroups(ctx, e, w.row(), callers, sink)
+}
+
+func commitGroups(ctx context.Context, e *env, row []byte, callers int, sink func([]byte) error) (*sample, error) {
 	var written int64
 	c := newCommitter(func(group []byte) error {
 		written += int64(len(group))

@@ -108,14 +108,14 @@ func manyColumns(n int) scenarioFunc {
 // severalCallers stores events one at a time. Each caller has few events, because large ones would not fit in memory.
 func severalCallers(w workload, callers int) scenarioFunc {
 	return func(ctx context.Context, e *env) (*sample, error) {
-		return setup{}.measured(ctx, e, func(eng *forebay.Engine) (*sample, error) { return storeSingly(ctx, e, eng, w, callers) })
+		return setup{}.measured(ctx, e, func(eng *forebay.Engine) (*sample, error) { return storeSingly(ctx, e, eng, w, len(w.row()), callers) })
 	}
 }
 
-func storeSingly(ctx context.Context, e *env, eng *forebay.Engine, w workload, callers int) (*sample, error) {
+func storeSingly(ctx context.Context, e *env, eng *forebay.Engine, w workload, rowBytes, callers int) (*sample, error) {
 	var overloads atomic.Int64
 	s, err := measure(ctx, e, load{
-		callers: callers, rowBytes: len(w.row()), every: 1,
+		callers: callers, rowBytes: rowBytes, every: 1,
 		start: func(caller int) operation { return single(ctx, eng, w.records(caller, 4), &overloads) },
 	})
 	if err == nil {
@@ -135,7 +135,7 @@ func afterBacklog(w workload, size int64) scenarioFunc {
 			if err := errors.Join(waiting.stop(), full); err != nil {
 				return nil, fmt.Errorf("fill the local level: %w", err)
 			}
-			s, err := storeSingly(ctx, e, eng, w, 64)
+			s, err := storeSingly(ctx, e, eng, w, len(w.row()), 64)
 			if err == nil {
 				s.Total += waiting.rows.Load()
 			}

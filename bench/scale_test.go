@@ -17,7 +17,7 @@ func TestScaleScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the stage bench of CI runs each scenario")
 	}
-	for _, s := range slices.Concat(ofScale(), ofFootprint(), ofGrowth()) {
+	for _, s := range slices.Concat(ofScale(), ofFootprint(), ofReference(), ofGrowth()) {
 		larger := strings.HasPrefix(s.name, "growth/") && !regexp.MustCompile("=(10|50|16)$").MatchString(s.name)
 		if larger || strings.HasSuffix(s.name, "zstd") {
 			continue // they differ in one number only
