@@ -57,7 +57,7 @@ func growths() []growth {
 		},
 		{
 			name: "parts", values: []int{1, 10, 100, 1000, 10_000}, run: partsOfTable,
-			title: "Parts of a table", text: "Files of one row are imported into a table in a folder that has so many parts already. Most of the time is that of the syncs of an import.",
+			title: "Parts of a table", text: "Files of one row are imported into a table in a folder that has so many parts already. An import waits for its syncs most of the time.",
 		},
 	}
 }
