@@ -200,7 +200,7 @@ func (s *DefinedSink) append(r *Rows, at int64, reserved bool) *group {
 	member := pre.member()
 	st.mu.Lock()
 	c := st.open
-	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.precompressed && member == nil || c.local != s.local {
+	if c == nil || c.def != s.def || c.raw+size > chunkBytes && c.rows > 0 || c.precompressed && member == nil || c.local != s.local || c.group.full.Load() {
 		if s.local {
 			c = s.b.gate.joinLocal(st, s.def)
 		} else {

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -77,6 +78,7 @@ func (p payloads) at(i int) payload { return p.list[i] }
 // packer compresses the chunks of a group, on up to four cores. Its zero value is ready. It is the committer's.
 type packer struct {
 	gzipLevel int // Tuning.GzipLevel
+	spare     int // bound of the chunks that are kept, spareBytes if 0
 	lanes     [4]compressor
 	list      []payload
 	spread    bool
@@ -112,7 +114,7 @@ func (p *packer) pack(chunks []*chunk) payloads {
 	if !p.spread {
 		quickly = 0
 	}
-	large := well > spareBytes // its chunks are too many to be kept
+	large := well > cmp.Or(p.spare, spareBytes) // its chunks are too many to be kept
 	var next atomic.Int64
 	work := func(lane *compressor) {
 		lane.gzipLevel = p.gzipLevel

@@ -274,6 +274,7 @@ func (r *recovery) sealDamaged() error {
 		sl.rec.Tally = sl.Tally
 		sl.rec.Chunks = sl.chunks
 		s.rec.Sealed.Add(sl.Rows, sl.Raw)
+		s.rec.Revision++
 		_ = batch.Set(format.SliceKey(sl.num), format.Encode(&sl.rec), nil) // a plain batch cannot fail
 		_ = batch.Set(format.SinkKey(s.num), format.Encode(&s.rec), nil)
 	}

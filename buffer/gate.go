@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ const (
 // group is what one commit writes.
 type group struct {
 	seq uint64
+	// full is set when the group takes no more chunks, nor rows into its chunks. It is apart from bytes, which all callers write.
+	full atomic.Bool
 	outcome
 	// local is the outcome for callers that do not wait for the changelog, nil while no such rows are in the group. Guarded by gate.mu
 	// until the group is taken.
@@ -48,6 +51,7 @@ type gate struct {
 	// mu guards the fields below. Held for a few instructions.
 	mu     sync.Mutex
 	cur    *group
+	full   []*group // the groups before cur, which take no more chunks, in their order
 	spare  spareChunks
 	expect int64 // how many waited for the last group
 
@@ -85,6 +89,10 @@ func (g *gate) join(s *sinkState, def *format.Definition) *chunk {
 }
 
 func (g *gate) joinLocked(s *sinkState, def *format.Definition) *chunk {
+	if g.cur.full.Load() {
+		g.full = append(g.full, g.cur)
+		g.cur = newGroup(g.cur.seq + 1)
+	}
 	if len(g.cur.chunks) == 0 {
 		g.cur.began = time.Now()
 	}
@@ -112,7 +120,7 @@ func (g *gate) joinLocal(s *sinkState, def *format.Definition) *chunk {
 func (g *gate) hasLocal() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cur.local != nil
+	return g.oldest().local != nil
 }
 
 // recycle takes the chunks of a group that was written.
@@ -129,11 +137,26 @@ func (g *gate) recycle(done *group) {
 // grow counts the bytes of a group and tells the committer where they reach a mark.
 func (g *gate) grow(cur *group, size int64) {
 	after := cur.bytes.Add(size)
+	if after >= g.most() && !cur.full.Load() {
+		cur.full.Store(true)
+	}
 	for _, mark := range [...]int64{heavyBytes, g.due()} {
 		if after >= mark && after-size < mark {
 			g.kick()
 		}
 	}
+}
+
+// most is the size at which a group is full. A group is in memory twice while its batch is made, as its chunks are compressed and then copied into the
+// batch. So a group of everything that MaxPendingBytes lets in took twice as much.
+func (g *gate) most() int64 { return g.bound / 4 }
+
+// oldest returns the group that is taken next. Called with mu held.
+func (g *gate) oldest() *group {
+	if len(g.full) > 0 {
+		return g.full[0]
+	}
+	return g.cur
 }
 
 // due is the size at which a group is committed even without a waiter.
@@ -157,8 +180,10 @@ func (g *gate) post(op *operation) (*group, error) {
 func (g *gate) dropOperations() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, op := range g.cur.ops {
-		op.dropped = true
+	for _, group := range append(slices.Clone(g.full), g.cur) {
+		for _, op := range group.ops {
+			op.dropped = true
+		}
 	}
 }
 
@@ -179,7 +204,7 @@ func (g *gate) gathered() bool {
 	defer g.mu.Unlock()
 	cur := g.cur
 	n := cur.waiters.Load()
-	if n == 0 || n >= g.expect || g.stopping() || cur.bytes.Load() >= heavyBytes || cur.complete.Load() {
+	if len(g.full) > 0 || n == 0 || n >= g.expect || g.stopping() || cur.bytes.Load() >= heavyBytes || cur.complete.Load() {
 		return true
 	}
 	if !cur.probed {
@@ -207,7 +232,7 @@ func (g *gate) probe(cur *group, expect int64) {
 func (g *gate) heavy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cur.bytes.Load() >= heavyBytes
+	return g.oldest().bytes.Load() >= heavyBytes
 }
 
 // take swaps the gathering group when it is due. Otherwise it says how long it may still gather, which is negative if it is empty.
@@ -215,6 +240,11 @@ func (g *gate) take(interval time.Duration) (*group, time.Duration) {
 	due := g.due()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if len(g.full) > 0 {
+		first := g.full[0]
+		g.full = slices.Delete(g.full, 0, 1)
+		return first, 0
+	}
 	cur := g.cur
 	if len(cur.chunks) == 0 && len(cur.ops) == 0 {
 		return nil, -1
@@ -262,5 +292,5 @@ func (g *gate) stopping() bool { return g.store.Now().Phase >= pebblestore.Phase
 func (g *gate) drained() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.store.Now().Phase == pebblestore.PhaseClosed && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
+	return g.store.Now().Phase == pebblestore.PhaseClosed && len(g.full) == 0 && len(g.cur.chunks) == 0 && len(g.cur.ops) == 0
 }

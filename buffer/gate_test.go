@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/internal/pebblestore"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -115,5 +116,55 @@ func TestOperationsOfAReplacedStateAreDropped(t *testing.T) {
 	g.dropOperations()
 	if taken, _ := g.take(0); !op.dropped || len(taken.chunks) != 1 {
 		t.Errorf("dropped is %v with %d chunks", op.dropped, len(taken.chunks))
+	}
+}
+
+// A group takes no more rows, not even into the open chunk of a sink, once it has a quarter of MaxPendingBytes. Full groups are taken in
+// their order, before the group that gathers, and their operations are dropped with those of the others.
+func TestFullGroups(t *testing.T) {
+	const bound, size, rows, full = 4 << 20, 10 << 10, 500, 4
+	b := &Buffer{}
+	b.gate.init(new(pebblestore.Store), bound)
+	g := &b.gate
+	var sinks []*DefinedSink
+	for range 3 {
+		sinks = append(sinks, &DefinedSink{b: b, state: &sinkState{}, def: &format.Definition{}})
+	}
+	op := &operation{}
+	data := make([]byte, size)
+	for i := range rows {
+		sinks[i%len(sinks)].append(&Rows{Data: data, Count: 1}, 1, true)
+		if i == 0 {
+			if _, err := g.post(op); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g.cur.waiters.Add(1)
+	g.expect = 2
+	if !g.gathered() || !g.heavy() || g.drained() {
+		t.Errorf("with full groups: gathered %v, heavy %v, drained %v, want true, true, false", g.gathered(), g.heavy(), g.drained())
+	}
+	if g.dropOperations(); !op.dropped {
+		t.Error("the operation of a full group is not dropped")
+	}
+	var taken, count int64
+	for seq := uint64(1); ; seq++ {
+		group, _ := g.take(0)
+		if group == nil {
+			break
+		}
+		taken++
+		var bytes int64
+		for _, c := range group.chunks {
+			bytes += c.raw
+			count += c.rows
+		}
+		if group.seq != seq || bytes >= bound/4+size || taken <= full && bytes < bound/4 {
+			t.Errorf("group %d is taken at place %d with %d bytes, want %d", group.seq, seq, bytes, bound/4)
+		}
+	}
+	if taken != full+1 || count != rows {
+		t.Errorf("%d groups with %d rows were taken, want %d with %d", taken, count, full+1, rows)
 	}
 }

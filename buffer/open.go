@@ -40,7 +40,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 	b := &Buffer{
 		upgrading: make(chan struct{}, 1),
 		opts:      opts, log: opts.Logger, fs: disk, dir: dir, closed: make(chan struct{}),
-		pack: packer{gzipLevel: opts.GzipLevel}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
+		pack: packer{gzipLevel: opts.GzipLevel, spare: int(min(spareBytes, opts.MaxPendingBytes/8))}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
 		found: make(chan error, 1), unwatched: make(chan struct{}),
 	}
 	b.mu.changed = make(chan struct{})

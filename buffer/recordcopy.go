@@ -16,8 +16,9 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// recordCopy keeps a copy of the records of files and slices in a separate file, format.CopyFile. The records of a store lie in a few small tables. If
-// one of them is damaged, the rows of these files and slices lie whole in staging, and only the copy says where they belong.
+// recordCopy keeps a copy of the records of sinks, files and slices in a separate file, format.CopyFile. The records of a store lie in a few small
+// tables. If one of them is damaged, the rows of these files and slices lie whole in staging, and only the copy says where they belong. The copy of a
+// sink has its positions, without which a replay would store its rows a second time, and its number, without which its keys would be forgotten.
 //
 // The copy contains only changes that are durable in the store. It may lack the latest changes, because it is not synced after each change. So its
 // records may be old, like the records that a salvage finds in a damaged store, and a salvage treats them alike.
@@ -58,6 +59,9 @@ func (b *Buffer) newRecordCopy() *recordCopy {
 		return c
 	}
 	text := format.AppendCopyLine(nil, format.CopyInstance, 0, []byte(b.instance))
+	for _, num := range slices.Sorted(maps.Keys(b.mu.byNum)) {
+		text = format.AppendCopyLine(text, format.PrefixSink, uint64(num), format.Encode(&b.mu.byNum[num].rec))
+	}
 	for _, num := range slices.Sorted(maps.Keys(b.mu.files)) {
 		text = format.AppendCopyLine(text, format.PrefixFile, num, format.Encode(&b.mu.files[num].rec))
 	}

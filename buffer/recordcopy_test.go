@@ -19,7 +19,7 @@ import (
 )
 
 // tablesApart moves everything from the log of a store into tables, as the buffer does it. Chunks have separate tables. It returns the records of
-// files and slices, and the names of the tables that hold them.
+// sinks, files and slices, and the names of the tables that hold them.
 func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tables []string) {
 	t.Helper()
 	opts := &pebble.Options{FS: w.fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}}
@@ -43,7 +43,7 @@ func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tabl
 			name := fmt.Sprintf("%06d.sst", table.FileNum)
 			live[name] = true
 			first, last := table.Smallest.UserKey[0], table.Largest.UserKey[0]
-			if first > format.PrefixSlice || last < format.PrefixFile {
+			if first > format.PrefixSink || last < format.PrefixFile {
 				continue
 			}
 			if tables = append(tables, name); first <= format.PrefixChunk {
@@ -51,7 +51,7 @@ func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tabl
 			}
 		}
 	}
-	for _, prefix := range []byte{format.PrefixFile, format.PrefixSlice} {
+	for _, prefix := range []byte{format.PrefixSink, format.PrefixFile, format.PrefixSlice} {
 		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
 		if err != nil {
 			t.Fatal(err)
@@ -139,8 +139,11 @@ func TestCopyOfTheRecords(t *testing.T) {
 					t.Fatalf("%s: line %d of the copy is %q", state, i, line)
 				}
 				key := string(format.FileKey(num))
-				if kind == format.PrefixSlice {
+				switch kind {
+				case format.PrefixSlice:
 					key = string(format.SliceKey(num))
+				case format.PrefixSink:
+					key = string(format.SinkKey(uint32(num)))
 				}
 				if copied[key] = string(content); len(content) == 0 || i == 0 {
 					delete(copied, key)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
+	"github.com/forebay/forebay/buffer/internal/format"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/disktest"
 	"github.com/forebay/forebay/internal/localdisk"
@@ -128,13 +129,14 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		go func() { failing <- add(lost, 0).Wait(t.Context()) }()
 		<-stuck
 		ticket := add(lost, 1) // of the next group
+		synctest.Wait()        // for the copy of the records
 		names, err := disk.List("data")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range names { // no record is left
 			switch path := "data/" + name; {
-			case strings.HasSuffix(name, ".log"), strings.HasSuffix(name, ".sst"):
+			case strings.HasSuffix(name, ".log"), strings.HasSuffix(name, ".sst"), name == format.CopyFile:
 				err = errors.Join(err, disk.Remove(path))
 			case strings.HasPrefix(name, "MANIFEST-"):
 				rot(t, disk, path, func(int) int { return 10 })

@@ -149,7 +149,10 @@ func (t *txn) encode(batch *pebble.Batch) {
 		t.copied = format.AppendCopyLine(t.copied, format.PrefixFile, f.num, nil)
 	}
 	for s := range t.sinks {
-		set(format.SinkKey(s.num), format.Encode(&s.rec))
+		s.rec.Revision++
+		record := format.Encode(&s.rec)
+		set(format.SinkKey(s.num), record)
+		t.copied = format.AppendCopyLine(t.copied, format.PrefixSink, uint64(s.num), record)
 	}
 	for f := range t.files {
 		f.sink.recount(t.b.opts.MaxSinkBytes)

@@ -7,12 +7,13 @@ import (
 	"strconv"
 )
 
-// CopyFile is the name of the copy of the records of files and slices. It lies in the folder of the store.
+// CopyFile is the name of the copy of the records of sinks, files and slices. It lies in the folder of the store.
 //
 // The copy is text. The first line names the data directory. Each other line is a record as a commit has written it, or without JSON says that a
 // commit has deleted the record. The last line of a record counts. A line begins with the CRC-32C of what follows the space:
 //
 //	9ae0daaf i 0 3f1c9a5d77e0
+//	40c9e7d2 s 1 {"id":"web/events",…}
 //	1b2f7c04 f 17 {"sink":1,"state":"importing",…}
 //	77c0f1aa l 23 {"file":17,"state":"uploaded",…}
 //	5d0e3b19 l 23
@@ -20,7 +21,8 @@ import (
 // The store does not read it. A salvage does (see package salvage).
 const CopyFile = "records"
 
-// CopyInstance is the kind of the line that names the data directory. The other kinds are [PrefixFile] and [PrefixSlice].
+// CopyInstance is the kind of the line that names the data directory. The other kinds are [PrefixSink],
+// [PrefixFile] and [PrefixSlice].
 const CopyInstance = 'i'
 
 // AppendCopyLine appends the line of a record. Without content it says that the record is deleted.

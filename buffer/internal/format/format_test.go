@@ -211,6 +211,7 @@ func TestRecordBytes(t *testing.T) {
 		"r",
 		Quarantine{true, 1, 2, 3, true, true, Count{4, 5}, Count{6, 7}, Count{8, 9}, Count{10, 11}, Count{12, 13}},
 		map[string][]byte{"p": []byte("at"), "o": {}},
+		21,
 	},
 		`{"id":"a","def":`+defText+`,"dropped":true,"life":1,"keysEnd":true,"sealed":{"rows":1,"bytes":2},"imported":{"rows":3,"bytes":4},`+
 			`"expired":{"rows":5,"bytes":6},"damaged":{"rows":7,"bytes":8},"discarded":{"rows":9,"bytes":10},"poison":{"rows":17,"bytes":18},"moved":{"rows":19,"bytes":20},`+
@@ -218,7 +219,7 @@ func TestRecordBytes(t *testing.T) {
 			`"retired":[{"column":{"name":"n","type":"int64"},"last":15},{"column":"o","last":16}],"refused":"r",`+
 			`"quarantine":{"on":true,"maxBytes":1,"maxRecords":2,"maxAge":3,"dropOldest":true,"holdFiles":true,"added":{"rows":4,"bytes":5},`+
 			`"replayed":{"rows":6,"bytes":7},"discarded":{"rows":8,"bytes":9},"expired":{"rows":10,"bytes":11},"lost":{"rows":12,"bytes":13}},`+
-			`"positions":{"o":"","p":"YXQ="}}`)
+			`"positions":{"o":"","p":"YXQ="},"revision":21}`)
 	words := RefusedRow{5, "c", "22003", "out of range"}
 	const wordsText = `"row":5,"column":"c","reason":"22003","message":"out of range"`
 	check(t, Reject{"i-x000000000001", "a", 1, 2, 2, 3, 4, []byte("i"), &Poison{"f", words, datatype.UntypedColumns("c"), "0a1b2c3d.4"}, true, &Arrival{"a", "s", 3}},

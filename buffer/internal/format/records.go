@@ -103,6 +103,9 @@ type Sink struct {
 
 	// Positions are how far callers have come that make rows from something that they read in order, by name.
 	Positions map[string][]byte `json:"positions,omitempty"`
+
+	// Revision counts the versions of the record. It tells a salvage which of two versions with equal counters is newer.
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // Quarantine is the state of a sink's quarantine in its record:

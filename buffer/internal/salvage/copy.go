@@ -18,7 +18,7 @@ import (
 // the store, and the records that a damaged store still contains may be older.
 const copySeq = 1 << 62
 
-// takeCopy notes the records of files and slices that format.CopyFile has. Without the file, or if the file is the copy of a different store, it
+// takeCopy notes the records of sinks, files and slices that format.CopyFile has. Without the file, or if the file is the copy of a different store, it
 // notes nothing. A damaged line is passed over.
 func (f *found) takeCopy(disk vfs.FS, dir string) error {
 	path := disk.PathJoin(dir, format.CopyFile)
@@ -43,6 +43,8 @@ func (f *found) takeCopy(disk vfs.FS, dir string) error {
 		switch {
 		case !ok:
 			continue
+		case kind == format.PrefixSink && num <= math.MaxUint32:
+			e.Key = format.SinkKey(uint32(num))
 		case kind == format.PrefixFile:
 			e.Key = format.FileKey(num)
 		case kind == format.PrefixSlice:

@@ -22,6 +22,10 @@ func (c *copied) file(num uint64, state format.FileState) {
 	c.line(format.PrefixFile, num, format.Encode(&format.File{Sink: 1, SinkID: "a", State: state, Def: &format.Definition{}}))
 }
 
+func (c *copied) sink(num uint64, rec format.Sink) {
+	c.line(format.PrefixSink, num, format.Encode(&rec))
+}
+
 func (c *copied) slice(num, file uint64, rows int64) {
 	c.line(format.PrefixSlice, num, format.Encode(&format.Slice{File: file, State: format.SliceUploaded, Tally: format.Tally{Rows: rows}, Chunks: 1}))
 }
@@ -77,6 +81,28 @@ func TestCopy(t *testing.T) {
 		}, `
 			sink a: sealed 0 imported 0 damaged 0
 			counters 3 5`},
+		"a sink that the store has lost": {func(*story) {}, func(c *copied) {
+			c.name("old")
+			c.sink(2, format.Sink{ID: "b", Sealed: format.Count{Rows: 7}, Imported: format.Count{Rows: 7}})
+		}, `
+			sink b: sealed 7 imported 7 damaged 0
+			counters 0 0`},
+		"the copy has a later position": {func(s *story) {
+			s.sink(1, format.Sink{ID: "a", Revision: 3, Positions: map[string][]byte{"run": []byte("old")}})
+		}, func(c *copied) {
+			c.name("old")
+			c.sink(1, format.Sink{ID: "a", Revision: 4, Positions: map[string][]byte{"run": []byte("new")}})
+		}, `
+			sink a: sealed 0 imported 0 damaged 0, position run is new
+			counters 0 0`},
+		"the store has a later position than an old copy": {func(s *story) {
+			s.sink(1, format.Sink{ID: "a", Revision: 4, Positions: map[string][]byte{"run": []byte("new")}})
+		}, func(c *copied) {
+			c.name("old")
+			c.sink(1, format.Sink{ID: "a", Revision: 3, Positions: map[string][]byte{"run": []byte("old")}})
+		}, `
+			sink a: sealed 0 imported 0 damaged 0, position run is new
+			counters 0 0`},
 		"the last line of a record counts, and a damaged line is passed over": {func(*story) {}, func(c *copied) {
 			c.name("old")
 			c.file(3, format.FileClosing)

@@ -43,9 +43,9 @@
 //
 // # The copy of the records
 //
-// The records of files and slices are in a few small tables, and one wrong byte may destroy all of them. Then nothing says where the rows in staging
-// belong, because a staging cannot list its objects, and an object contains only rows. So the buffer keeps a copy of these records in a separate
-// file ([format.CopyFile]). It writes a change there after the change is durable in the store. The copy is one more place with versions of
+// The records of sinks, files and slices are in a few small tables, and one wrong byte may destroy all of them. Then nothing says where the rows in
+// staging belong, because a staging cannot list its objects, and an object contains only rows. And nothing says how far a replay has come, so it
+// would store its rows once more. So the buffer keeps a copy of these records in a separate file ([format.CopyFile]). It writes a change there after the change is durable in the store. The copy is one more place with versions of
 // records. It may be older than the store was, and never newer. Nothing else in a salvage knows of it.
 //
 // The design that lost: a header in each object with its sink, table and file. Drivers and warehouses read the objects as they are, plain text has no

@@ -12,17 +12,18 @@ import (
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
-// version is a record as a store has it. rank decides between versions of the same life, seq between versions of the same
-// rank.
+// version is a record as a store has it. rank decides between versions of the same life, revision between versions of the same rank, and seq
+// between versions of the same revision.
 type version[R any] struct {
-	rec  R
-	life int
-	rank int64
-	seq  uint64
+	rec      R
+	life     int
+	rank     int64
+	revision int64
+	seq      uint64
 }
 
 func (v *version[R]) compare(o *version[R]) int {
-	return cmp.Or(cmp.Compare(v.life, o.life), cmp.Compare(v.rank, o.rank), cmp.Compare(v.seq, o.seq))
+	return cmp.Or(cmp.Compare(v.life, o.life), cmp.Compare(v.rank, o.rank), cmp.Compare(v.revision, o.revision), cmp.Compare(v.seq, o.seq))
 }
 
 // offer keeps the version that is furthest.
@@ -106,7 +107,7 @@ func (f *found) take(e pebblestore.Entry) error {
 		f.lastReject = max(f.lastReject, seq)
 		var r format.Reject
 		if format.Decode(e.Value, &r) == nil && r.SinkID != "" {
-			offer(f.rejects, rejectAt{sink, seq}, version[format.Reject]{r, 0, int64(r.Revision), e.Seq})
+			offer(f.rejects, rejectAt{sink, seq}, version[format.Reject]{rec: r, rank: int64(r.Revision), seq: e.Seq})
 		}
 	case e.Key[0] == format.PrefixRecord && len(e.Key) == format.RecordKeySize:
 		f.bodies[string(e.Key)] = true
@@ -114,25 +115,25 @@ func (f *found) take(e pebblestore.Entry) error {
 		var r format.Sink
 		if format.Decode(e.Value, &r) == nil && r.ID != "" {
 			offer(f.sinks, binary.BigEndian.Uint32(rest), version[format.Sink]{
-				r, r.Life, r.Sealed.Rows + r.Ended().Rows + r.Quarantine.Added.Rows + r.Quarantine.Left(), e.Seq,
+				rec: r, life: r.Life, rank: r.Sealed.Rows + r.Ended().Rows + r.Quarantine.Added.Rows + r.Quarantine.Left(), revision: r.Revision, seq: e.Seq,
 			})
 		}
 	case e.Key[0] == format.PrefixFile && len(rest) == 8:
 		var r format.File
 		if format.Decode(e.Value, &r) == nil && r.Def != nil {
-			offer(f.files, binary.BigEndian.Uint64(rest), version[format.File]{r, 0, fileRank(r.State), e.Seq})
+			offer(f.files, binary.BigEndian.Uint64(rest), version[format.File]{rec: r, rank: fileRank(r.State), seq: e.Seq})
 		}
 	case e.Key[0] == format.PrefixSlice && len(rest) == 8:
 		var r format.Slice
 		if format.Decode(e.Value, &r) == nil {
-			offer(f.slices, binary.BigEndian.Uint64(rest), version[format.Slice]{r, 0, sliceRank(r.State)<<32 + int64(r.Revision), e.Seq})
+			offer(f.slices, binary.BigEndian.Uint64(rest), version[format.Slice]{rec: r, rank: sliceRank(r.State), revision: int64(r.Revision), seq: e.Seq})
 		}
 	case e.Key[0] == format.PrefixArrival && len(rest) == 8:
 		num := binary.BigEndian.Uint64(rest)
 		f.lastFile = max(f.lastFile, num)
 		var r format.ArrivingFile
 		if format.Decode(e.Value, &r) == nil && r.File.Def != nil && r.File.SinkID != "" {
-			offer(f.arrivals, num, version[format.ArrivingFile]{r, 0, 0, e.Seq})
+			offer(f.arrivals, num, version[format.ArrivingFile]{rec: r, seq: e.Seq})
 		}
 	case e.Key[0] == format.PrefixChunk && len(rest) == 12:
 		f.takeChunk(binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), e.Value)

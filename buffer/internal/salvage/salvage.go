@@ -128,8 +128,8 @@ func (p *plan) wants(e pebblestore.Entry, written map[uint64]map[uint32]bool) bo
 	if len(e.Key) == 0 || e.Kind != pebble.InternalKeyKindSet && e.Kind != pebble.InternalKeyKindSetWithDelete || p.wiped(e.Key) {
 		return false
 	}
-	if e.Key[0] == format.PrefixReceipt && len(e.Key) == format.ReceiptKeySize { // written once and never changed
-		return true
+	if _, _, sink, _, ok := format.ParseReceiptKey(e.Key); ok && e.Key[0] == format.PrefixReceipt { // written once and never changed
+		return p.known[sink] // else it would tell a new sink with the number that rows are stored which it does not have
 	}
 	if e.Key[0] == format.PrefixRecord {
 		return p.keepRecords[string(e.Key)]

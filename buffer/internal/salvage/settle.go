@@ -16,6 +16,8 @@ type plan struct {
 	*losses
 	records []keyValue
 	keep    map[uint64]bool
+	// known are the numbers of the sinks of the new store. The buffer gives all other numbers to new sinks.
+	known map[uint32]bool
 	// keepRecords are the keys of records of rejected records.
 	keepRecords map[string]bool
 }
@@ -27,7 +29,7 @@ func (p *plan) set(key, value []byte) { p.records = append(p.records, keyValue{k
 // settle decides what becomes of everything that was found. It reads nothing but f, and adds to lost everything
 // that is missing or cannot be attributed. The new store belongs to instance and has the version.
 func settle(f *found, lost *losses, instance string, version int) *plan {
-	p := &plan{found: f, losses: lost, keep: map[uint64]bool{}}
+	p := &plan{found: f, losses: lost, keep: map[uint64]bool{}, known: map[uint32]bool{}}
 	f.join()
 	bySink := map[uint32]*ledgerOf{}
 	sink := func(num uint32, id string) *ledgerOf {
@@ -101,6 +103,7 @@ func settle(f *found, lost *losses, instance string, version int) *plan {
 		l.balance(p)
 		l.balanceQuarantine(p)
 		p.set(format.SinkKey(num), format.Encode(&l.rec))
+		p.known[num] = true
 	}
 	for _, num := range slices.Sorted(maps.Keys(p.slices)) {
 		if p.keep[num] || sliceRank(p.slices[num].rec.State) >= sliceRank(format.SliceUploaded) && p.files[p.slices[num].rec.File] != nil {

@@ -2,6 +2,7 @@ package salvage
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ func tell(t *testing.T, p *plan) (lines []string) {
 			var v format.Sink
 			must(t, format.Decode(r.value, &v))
 			line = fmt.Sprintf("sink %s: sealed %d imported %d damaged %d", v.ID, v.Sealed.Rows, v.Imported.Rows, v.Damaged.Rows)
+			for _, name := range slices.Sorted(maps.Keys(v.Positions)) {
+				line += fmt.Sprintf(", position %s is %s", name, v.Positions[name])
+			}
 		case format.PrefixFile:
 			var v format.File
 			must(t, format.Decode(r.value, &v))
