@@ -158,7 +158,7 @@ func same(t *testing.T, all ...*node) {
 				s += fmt.Sprintf("source %s %v %d %s %v %v\n", src.ID, deleted, src.Version.Number, src.Secret, src.Disabled != nil, src.Settings)
 				_, sinks, _ := n.Sinks(src.ID, false)
 				for _, sink := range sinks {
-					token, _ := n.SinkToken(src.ID, sink.ID)
+					token, _ := n.Handle(src.ID, sink.ID).Token()
 					versions, err := n.Versions(catalog.Ref{Source: src.ID, Sink: sink.ID})
 					s += fmt.Sprintf("  sink %s %s %s %q %s %d %v\n", sink.ID, sink.TableID, sink.Description, token.ID, token.Value, len(versions), err)
 				}

@@ -131,7 +131,7 @@ func TestCancel(t *testing.T) {
 		started <- err
 	}()
 	stored := func() int64 {
-		runs, err := s.cat.Replays(t.Context(), "shop", "orders")
+		runs, err := s.cat.ArchiveReplays("shop", "orders").Runs(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
