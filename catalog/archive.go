@@ -79,7 +79,7 @@ func (c *Catalog) ArchiveReplays(sourceID, id string) ArchiveReplays {
 // Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
 func (r ArchiveReplays) Start(spec ReplaySpec) (Task, error) {
 	c, ref := r.c, r.ref
-	if c.co.severalEngines() {
+	if c.co.isShared() {
 		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has its own runs. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {

@@ -84,11 +84,11 @@ func (n *nodes) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error
 			if one.deaf.Load() {
 				continue
 			}
-			answer := one.Answer(ctx, request)
+			response := one.Respond(ctx, request)
 			if one.respond != nil {
-				answer = one.respond(request, answer)
+				response = one.respond(request, response)
 			}
-			if answer != nil && !yield(answer, nil) {
+			if response != nil && !yield(response, nil) {
 				return
 			}
 		}
@@ -284,7 +284,7 @@ func TestSharedRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})
 		all := cluster.three()
-		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostAnswers: 0.1, LateRequests: 0.05})
+		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostResponses: 0.1, LateRequests: 0.05})
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
 		// untilFree makes a change that others may be in the way of.
 		untilFree := func(n *node, change func() (catalog.Task, error)) {

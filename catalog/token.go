@@ -155,7 +155,7 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 	}
 	for _, r := range due {
 		// Rows on other nodes may need a token too.
-		if (c.co.severalEngines() || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
+		if (c.co.isShared() || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {
