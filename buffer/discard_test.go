@@ -165,7 +165,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 			t.Fatalf("discard of 3 rows of a file that has 4: %v", err)
 		}
 		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 0 || st.Local.Rows != 4 {
-			t.Errorf("%d rows discarded, %d wait", st.Discarded.Rows, st.Local.Rows)
+			t.Errorf("got %d rows discarded and %d waiting, want 0 and 4", st.Discarded.Rows, st.Local.Rows)
 		}
 		go discard(4)
 		if err := <-result; err != nil {

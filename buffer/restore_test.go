@@ -440,7 +440,7 @@ func TestRestoreRefuses(t *testing.T) {
 			}
 			for _, dir := range []string{"restored", "restored.partial"} {
 				if _, err := disk.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("%s: folder %s: %v", name, dir, err)
+					t.Errorf("%s: folder %s: got %v, want %v", name, dir, err, fs.ErrNotExist)
 				}
 			}
 		}

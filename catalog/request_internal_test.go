@@ -52,7 +52,7 @@ func TestRetryReachesSinksAfterAFailure(t *testing.T) {
 	sinks := []string{"a", "b", "c", "d", "e"}
 	got, _, err := onSinks(t.Context(), eng.sink, request{Op: opRetry, Source: "web", Sinks: sinks})
 	if got != outcomeFailed || !errors.Is(err, one) || !errors.Is(err, two) || errors.Is(err, forebay.ErrUnknownSink) {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("got %s, %v, want %s, the errors of b and d", got, err, outcomeFailed)
 	}
 	if !slices.Equal(eng.asked, sinks) {
 		t.Errorf("asked for %v", eng.asked)

@@ -464,7 +464,7 @@ func TestSharedBusy(t *testing.T) {
 		for what, err := range map[string]error{"delete": deleted, "disable": disabled, "rotate": rotated} {
 			var busy *catalog.Error
 			if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != task.ID {
-				t.Errorf("%s gives %v", what, err)
+				t.Errorf("%s: got %v, want an error that names the running task %s", what, err, task.ID)
 			}
 		}
 		close(tokens.gate)

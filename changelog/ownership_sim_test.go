@@ -502,7 +502,7 @@ func (p *ownerProcess) work(ctx context.Context, k *changelog.Keeper) {
 				continue
 			}
 			if epoch <= last {
-				w.Errorf("%s: epoch %d follows %d", k.Instance(), epoch, last)
+				w.Errorf("%s: got epoch %d after %d, want a higher one", k.Instance(), epoch, last)
 			}
 			last, open = epoch, p.claim(k, epoch)
 		case 1:

@@ -122,6 +122,6 @@ func TestReceiptHasItsRecords(t *testing.T) {
 	}
 	low, high := stored.cut(6)
 	if !slices.Equal(low, spans{}.with(0).with(1).with(5)) || !slices.Equal(high, spans{}.with(7)) || !slices.Equal(high.join(low), stored) {
-		t.Errorf("%v, cut below 6: %v and %v", stored, low, high)
+		t.Errorf("cut below 6: got %v and %v, want two parts of %v", stored, low, high)
 	}
 }

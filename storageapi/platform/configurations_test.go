@@ -197,7 +197,7 @@ func TestForms(t *testing.T) {
 	}
 	a = w.raw("PUT", base+"/f", formType, `rowsSortOrder[0]=2&rowsSortOrder[1]=1&state=%7B%22x%22%3A1%7D&description=`)
 	if got := a.decode(t); a.status != 200 || fmt.Sprint(got["rowsSortOrder"]) != "[2 1]" || fmt.Sprint(got["state"]) != "map[x:1]" || got["version"] != 4.0 {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("got %d %s, want 200, version 4 with its state and the order of its rows", a.status, a.body)
 	}
 	// JSON text inside of JSON is content as well, and unknown fields are ignored.
 	a = w.raw("PUT", base+"/f", jsonType, `{"configuration":"{\"b\":2}","branchId":1,"rows":[],"isDisabled":"false"}`)

@@ -164,7 +164,7 @@ func TestAnswers(t *testing.T) {
 			continue
 		}
 		if a.status != 204 && !strings.HasPrefix(a.header.Get("Content-Type"), jsonType) {
-			t.Errorf("%s: content type %q", what, a.header.Get("Content-Type"))
+			t.Errorf("%s: got content type %q, want %s", what, a.header.Get("Content-Type"), jsonType)
 		}
 		if c.status < 400 {
 			continue
@@ -185,7 +185,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		a := w.raw(c.method, c.path, jsonType, c.body, storageapi.TokenHeader, string(weak.Token))
 		if a.status != 403 || !strings.Contains(string(a.body), `"code":"accessDenied"`) {
-			t.Errorf("%s %s with few rights: %d %s", c.method, c.path, a.status, a.body)
+			t.Errorf("%s %s with few rights: got %d %s, want 403 accessDenied", c.method, c.path, a.status, a.body)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestIDsThatAreNone(t *testing.T) {
 		check(t, json.Unmarshal(a.body, &body))
 		id := strings.Split(rest, "/")[2]
 		if a.status != 404 || body.Code != code || !strings.Contains(body.Error, `"`+id+`"`) || strings.Contains(body.Error, `bucket "`+id+`"`) && code != "storage.buckets.notFound" {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+			t.Errorf("%s: got %d %s, want 404 %s with the id", path, a.status, a.body, code)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestPagesOfLists(t *testing.T) {
 	for _, query := range []string{"limit=-1", "limit=x", "limit=100000", "offset=-1", "offset=99999999999"} {
 		for _, path := range []string{"/events", "/files", "/jobs"} {
 			if a := w.raw("GET", "/v2/storage"+path+"?"+query, "", ""); a.status != 400 || !strings.Contains(string(a.body), `"storage.validation"`) {
-				t.Errorf("%s?%s: %d %s", path, query, a.status, a.body)
+				t.Errorf("%s?%s: got %d %s, want 400 storage.validation", path, query, a.status, a.body)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestProgramsThatEndOddly(t *testing.T) {
 		_, err := w.runJob(storageapi.QueueJobCreate{ConfigData: raw(`{}`)})
 		var bad *storageapi.QueueJobError
 		if !errors.As(err, &bad) || bad.Job.Status != "error" || strings.Contains(err.Error(), "a bug") || !strings.Contains(err.Error(), "exception") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want a failed job with an exception and no cause", name, err)
 			continue
 		}
 		if got, want := w.log(&bad.Job), []string{"info: Running component", "error: Component failed"}; !slices.Equal(got, want) {

@@ -39,7 +39,7 @@ func TestObjectsCheckAccessKeys(t *testing.T) {
 	} {
 		secret, err := objects.SecretKey(c.access, c.token)
 		if secret != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, platform.ErrObjectDenied) {
-			t.Errorf("%s: secret %q, error %v", name, secret, err)
+			t.Errorf("%s: got secret %q, error %v, want %q, %v without one", name, secret, err, c.want, platform.ErrObjectDenied)
 		}
 	}
 	check(t, objects.Put(ctx, up.AccessKeyID, key, map[string]string{"Content-Type": "text/csv"}, strings.NewReader("x")))

@@ -94,7 +94,7 @@ func TestScopes(t *testing.T) {
 		for table, err := range c.Tables(ctx) {
 			check(t, err)
 			if want == 0 || !strings.HasPrefix(table.ID, "in.c-a.") {
-				t.Errorf("%s token sees table %s", kind, table.ID)
+				t.Errorf("%s token: got table %s, want only tables that it may see", kind, table.ID)
 			}
 		}
 		if list := must(storageapi.Collect(c.Files(ctx, storageapi.FileQuery{})))(t); len(list) != 0 {

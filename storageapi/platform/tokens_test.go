@@ -103,7 +103,7 @@ func TestTokenOfAllBuckets(t *testing.T) {
 		"update": must(w.UpdateToken(ctx, made.ID, storageapi.TokenUpdate{Description: &text}))(t), "refresh": must(w.RefreshToken(ctx, made.ID))(t),
 	} {
 		if len(token.BucketPermissions) != 1 || token.BucketPermissions["in.c-x"] != "manage" {
-			t.Errorf("%s: rights %v", call, token.BucketPermissions)
+			t.Errorf("%s: got rights %v, want to manage in.c-x alone", call, token.BucketPermissions)
 		}
 	}
 	// They are not stored. A bucket that is created later is one of them.
@@ -159,7 +159,7 @@ func TestProjectTotals(t *testing.T) {
 	check(t, importCSV(w, t.Context(), "in.c-x.t", storageapi.Import{}, "f", "a\n1\n2\n"))
 	owner := must(w.VerifyToken(t.Context()))(t).Owner
 	if owner.RowsCount != 2 || owner.DataSizeBytes != must(w.Table(t.Context(), "in.c-x.t"))(t).DataSizeBytes {
-		t.Errorf("%d rows, %d bytes", owner.RowsCount, owner.DataSizeBytes)
+		t.Errorf("got %d rows, %d bytes, want 2, as many bytes as the table", owner.RowsCount, owner.DataSizeBytes)
 	}
 }
 

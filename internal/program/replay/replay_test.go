@@ -106,7 +106,7 @@ func TestReplay(t *testing.T) {
 		Replay struct{ Records int }
 	}
 	if err != nil || json.Unmarshal([]byte(out), &task) != nil || task.Status != "success" || task.Replay.Records != 0 {
-		t.Errorf("%s, %v", out, err)
+		t.Errorf("got %s, %v, want a task that succeeded without records, no error", out, err)
 	}
 	out, _, err = s.run("list", "shop/orders")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
