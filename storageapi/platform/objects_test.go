@@ -13,6 +13,7 @@ import (
 
 // An access key names its file, its rights and its end by itself. Nothing that differs from an issued key is accepted.
 func TestObjectsCheckAccessKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) { o.S3 = &platform.S3Options{} })
 	ctx := t.Context()
 	f := must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: "f"}))(t)

@@ -10,6 +10,7 @@ import (
 
 // What each kind of token may do, with no rights, with the right to read a bucket, to write it, and to manage all.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	kinds := []string{"none", "read", "write", "manage"}

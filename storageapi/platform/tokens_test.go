@@ -9,6 +9,7 @@ import (
 )
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	self := must(w.VerifyToken(ctx))(t)
@@ -74,6 +75,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTokenOfAnotherStack(t *testing.T) {
+	t.Parallel()
 	here, there := newWorld(t), newWorld(t)
 	foreign := must(there.CreateToken(t.Context(), storageapi.TokenCreate{Description: "d"}))(t)
 	_, err := here.client(foreign.Token).VerifyToken(t.Context())
@@ -93,6 +95,7 @@ func TestTokenOfAnotherStack(t *testing.T) {
 
 // A token that may manage buckets has the right to each of them, whichever call describes it.
 func TestTokenOfAllBuckets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-x.t", nil, "a")
@@ -115,6 +118,7 @@ func TestTokenOfAllBuckets(t *testing.T) {
 
 // A refreshed master token stays refreshed when the server is opened again with the options of the first time.
 func TestMasterTokenIsRefreshed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	self := must(w.VerifyToken(ctx))(t)
@@ -136,6 +140,7 @@ func TestMasterTokenIsRefreshed(t *testing.T) {
 }
 
 func TestTokenExpires(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made := must(w.CreateToken(t.Context(), storageapi.TokenCreate{ExpiresIn: 1}))(t)
 	c := w.client(made.Token)
@@ -154,6 +159,7 @@ func TestTokenExpires(t *testing.T) {
 
 // The project says how much is in its tables.
 func TestProjectTotals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.table(t.Context(), "in.c-x.t", nil, "a")
 	check(t, importCSV(w, t.Context(), "in.c-x.t", storageapi.Import{}, "f", "a\n1\n2\n"))
@@ -165,6 +171,7 @@ func TestProjectTotals(t *testing.T) {
 
 // The rights on a bucket go with it. A later bucket with the same id is a different bucket.
 func TestPermissionsGoWithTheBucket(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	branch := must(w.CreateDevBranch(ctx, "dev", ""))(t).ID
@@ -206,6 +213,7 @@ func TestPermissionsGoWithTheBucket(t *testing.T) {
 // TestProgrammaticTokens checks that a token that is bound to no project stands for the master token, for its project and
 // as bearer alone.
 func TestProgrammaticTokens(t *testing.T) {
+	t.Parallel()
 	const personal = "kbc_pat_of-a-person"
 	w := newWorld(t, func(o *platform.Options) { o.ProgrammaticTokens = []storageapi.Secret{personal} })
 	ctx := t.Context()
