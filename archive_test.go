@@ -111,7 +111,7 @@ func TestArchiveKeepsRecords(t *testing.T) {
 		Request: mapping.RequestLine{Method: "POST", Path: "/stream/1/web/canary-source", Query: "a=1&token=canary"},
 	})
 	if err != nil || len(res.Sinks) != 3 || res.Sinks[2].Sink != forebay.ArchiveSink || res.Sinks[2].Status != forebay.Stored {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("got %+v, %v, want 3 sinks, the last one the archive with the record stored", res, err)
 	}
 	telemetry := &mapping.Record{Document: mapping.From(map[string]any{"id": 2}).Document, Received: arrived}
 	batch, err := e.IngestAtomic(t.Context(), "web", forebay.Batch{Signal: forebay.SignalLogs, Records: slices.Values([]*mapping.Record{telemetry})})

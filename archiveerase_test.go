@@ -113,7 +113,7 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 	}
 	for i, name := range []string{"web", "web.1", "web.1"} {
 		if err := e.EraseArchive(t.Context(), name); err != nil || kept(t, root) != max(2-i, 1) {
-			t.Errorf("%s: %v, %d objects", name, err, kept(t, root))
+			t.Errorf("%s: got %v, %d objects, want no error, %d", name, err, kept(t, root), max(2-i, 1))
 		}
 	}
 	ingestN(t, e, 0, 1)

@@ -124,7 +124,7 @@ func TestIngestAtomicRejections(t *testing.T) {
 		Signal: forebay.SignalLogs, Records: bodies(`{"n":1}`, `{}`, `{"n":3}`, `{"m":4}`),
 	})
 	if err != nil || res.Records != 4 || res.Rejected != 2 || res.FirstRecord != 1 {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("got %+v, %v, want 4 records from 1, 2 of them rejected, no error", res, err)
 	}
 	var m *mapping.Error
 	if res.First.Sink != "logs" || !errors.As(res.First, &m) || m.Column != "n" {
@@ -134,7 +134,7 @@ func TestIngestAtomicRejections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, logs := len(mem.Rows("in.c-app.all")), fmt.Sprint(mem.Rows("in.c-app.logs")); all != 4 || logs != "[[1] [3]]" {
-		t.Errorf("%d rows, %s", all, logs)
+		t.Errorf("got %d rows, %s, want 4, [[1] [3]]", all, logs)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestIngestAtomicWithoutSink(t *testing.T) {
 	}
 	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Signal: forebay.SignalTraces, Records: bodies(`{}`, `{}`)})
 	if err != nil || res != (forebay.BatchResult{Records: 2}) || e.Stats().Dropped["app"] != 2 {
-		t.Errorf("%+v, %v, %d dropped", res, err, e.Stats().Dropped["app"])
+		t.Errorf("got %+v, %v, %d dropped, want 2 records, both dropped, no error", res, err, e.Stats().Dropped["app"])
 	}
 }
 
@@ -183,7 +183,7 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if taken == 0 || refused == 0 {
-			t.Fatalf("%d taken, %d refused", taken, refused)
+			t.Fatalf("got %d taken, %d refused, want some of both", taken, refused)
 		}
 		if err := e.Flush(ctx, "app", "all"); err != nil {
 			t.Fatal(err)

@@ -78,9 +78,6 @@ const (
 // portionOf lowers a size where MaxPendingBytes is small, because no portion may be refused for its size where each of its rows
 // would have been taken.
 func portionOf(most int, t buffer.Tuning) int {
-	if t.MaxPendingBytes == 0 {
-		return most
-	}
 	return int(min(int64(most), t.MaxPendingBytes/4))
 }
 

@@ -169,7 +169,7 @@ func TestRemovedSourceDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
-		t.Fatalf("%d and %d rows", users, raw)
+		t.Fatalf("got %d and %d rows, want 1 and 1", users, raw)
 	}
 }
 

@@ -163,7 +163,7 @@ func TestUnsafeSinksAnswerAtOnce(t *testing.T) {
 		before := time.Now()
 		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 		if err != nil || res.Sinks[0].Status != forebay.Queued || !time.Now().Equal(before) {
-			t.Fatalf("%+v %v after %s", res, err, time.Since(before))
+			t.Fatalf("got %+v %v after %s, want a queued record at once, no error", res, err, time.Since(before))
 		}
 		if err := e.Flush(t.Context(), "web"); err != nil {
 			t.Fatal(err)

@@ -317,7 +317,7 @@ func TestEraseWithAnArchiveThatCannotReplace(t *testing.T) {
 	r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 	a := placeOf(r, forebay.ErasedArchive, "web")
 	if err == nil || !strings.Contains(err.Error(), "cannot replace") || a.Found != 1 || a.Left != 1 || placeOf(r, forebay.ErasedQuarantine, "web/users").Erased != 1 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("got %+v, %v, want the archive's record left, the quarantine's erased, and an error that names the cause", r, err)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestEraseBesideADamagedObject(t *testing.T) {
 	}
 	r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedArchive, "web"); err == nil || !strings.Contains(err.Error(), "2026-01-01T01") || p.Erased != 2 || !strings.Contains(p.Note, "not searched to its end") {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("got %+v, %v, want 2 erased, and an error and a note about the object that cannot be read", p, err)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestReplayIsRefusedDuringErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := mustErase(t, e, forebay.Match{Text: "ada@example.com"}); placeOf(r, forebay.ErasedArchive, "web").Erased != 1 || !errors.Is(during, forebay.ErrEraseRuns) {
-		t.Errorf("%+v, the replay: %v", r, during)
+		t.Errorf("got %+v, the replay: %v, want 1 erased in the archive, and %v", r, during, forebay.ErrEraseRuns)
 	}
 	if p, err := e.Sink("web", "raw").Replay(t.Context(), forebay.ReplayOptions{Run: "run"}); err != nil || p.Records != 0 {
 		t.Errorf("afterwards: %+v, %v", p, err)
@@ -488,7 +488,7 @@ func TestEraseSQLOfASharedTable(t *testing.T) {
 	}
 	r := mustErase(t, e, forebay.Match{Path: "user", Value: "Ada", Sources: []string{"one"}, DryRun: true})
 	if len(r.Tables) != 1 || r.Tables[0].Exact || !strings.Contains(r.Tables[0].Note, "other sources too, which the statement does not tell apart: two.") {
-		t.Errorf("%+v", r.Tables)
+		t.Errorf("got %+v, want one table with a statement that is not exact, and a note about the source two", r.Tables)
 	}
 	r = mustErase(t, e, forebay.Match{Path: "user", Value: "Ada", DryRun: true})
 	if len(r.Tables) != 2 || !r.Tables[0].Exact || r.Tables[0].Note != "" {

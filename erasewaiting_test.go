@@ -80,7 +80,7 @@ func TestEraseWaitingRows(t *testing.T) {
 			}
 			for _, s := range e.Stats().Sinks {
 				if s.Discarded.Rows != 10 || s.Poison.Rows != 0 || s.Target.Rows != 20 || s.Quarantine.Added != 0 {
-					t.Errorf("%s/%s: %d discarded, %d poison, %d imported, %d in the quarantine", s.Source, s.Sink, s.Discarded.Rows, s.Poison.Rows, s.Target.Rows, s.Quarantine.Added)
+					t.Errorf("%s/%s: got %d discarded, %d poison, %d imported, %d in the quarantine, want 10, 0, 20, 0", s.Source, s.Sink, s.Discarded.Rows, s.Poison.Rows, s.Target.Rows, s.Quarantine.Added)
 				}
 			}
 			wantBalance(t, e)
@@ -118,7 +118,7 @@ func TestEraseWhileTheTargetIsAway(t *testing.T) {
 			r := mustErase(t, e, forebay.Match{Text: "Ada L.", Wait: time.Minute})
 			p := placeOf(r, forebay.ErasedWaiting, "web/users")
 			if p.Found != 3 || p.Erased != 0 || p.Left != 3 || !strings.Contains(p.Note, "the database is down") {
-				t.Errorf("%+v", p)
+				t.Errorf("got %+v, want 3 found and left, none erased, and a note with the cause", p)
 			}
 		}
 		if took := time.Since(begin); took > 3*time.Minute {
@@ -265,7 +265,7 @@ func TestEraseWithAPlainTarget(t *testing.T) {
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedWaiting, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 || p.Note != "" {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v, want 1 found and erased, none left, no note", p)
 	}
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 1 || rows[0][1] != "bob@example.com" {
 		t.Errorf("the table has %q", rows)

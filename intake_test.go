@@ -162,7 +162,7 @@ func TestBatchErrorNamesEachCauseOnce(t *testing.T) {
 		}
 		var batch *forebay.BatchError
 		if !errors.As(err, &batch) || batch.Records != 1000 || len(batch.Causes) < 2 || len(batch.Causes) > 3 {
-			t.Fatalf("%+v", batch)
+			t.Fatalf("got %+v, want 1000 records with 2 or 3 causes", batch)
 		}
 		if over := (*buffer.OverloadError)(nil); !errors.As(err, &over) {
 			t.Error("the OverloadError cannot be found")
@@ -171,7 +171,7 @@ func TestBatchErrorNamesEachCauseOnce(t *testing.T) {
 			t.Error("the mapping.Error cannot be found")
 		}
 		if text := err.Error(); len(text) > 1000 || !strings.Contains(text, "records 3, 7: ") || !strings.Contains(text, "records 0-999: ") {
-			t.Errorf("%d bytes: %.2000s", len(text), text)
+			t.Errorf("got %d bytes, %.2000s, want at most 1000 with the numbers of the records", len(text), text)
 		}
 	})
 }

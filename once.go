@@ -103,12 +103,12 @@ func (e *Engine) Receipts(ctx context.Context, sourceID, key string) ([]Receipt,
 	defer claim.Release()
 	var list []Receipt
 	for _, r := range claim.Receipts() {
-		_, stored, aside, ok := receipt.Parse(r.Data)
+		stored, aside, ok := receipt.Count(r.Data)
 		_, sink, _ := strings.Cut(r.SinkID, "/")
 		if !ok {
 			continue
 		}
-		list = append(list, Receipt{Sink: sink, At: r.At, Rows: stored.Count() - aside.Count(), Quarantined: aside.Count()})
+		list = append(list, Receipt{Sink: sink, At: r.At, Rows: stored - aside, Quarantined: aside})
 	}
 	slices.SortStableFunc(list, func(a, b Receipt) int { return a.At.Compare(b.At) })
 	return list, nil

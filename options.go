@@ -76,6 +76,7 @@ func (o Options) withDefaults(dir string) Options {
 		o.Target = dirdriver.Tables(filepath.Join(dir, "tables"))
 	}
 	o.Targets = maps.Clone(o.Targets)
+	o.Buffer = o.Buffer.WithDefaults()
 	o.MaxRowBytes = cmp.Or(o.MaxRowBytes, 1536<<10)
 	o.MaxSources = cmp.Or(o.MaxSources, DefaultMaxSources)
 	o.Logger = warnlog.Or(o.Logger)

@@ -47,14 +47,14 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	q := e.Sink("web", "users").Quarantine()
 	all := rejectedOf(t, e, forebay.RejectedFilter{Reason: "22003", Column: "n", Text: "RANGE"})
 	if len(all) != 3 || all[0].Poison == nil || all[0].Poison.Row != 1 || all[2].Poison.Row != 4 || all[0].Message != "out of range" {
-		t.Fatalf("%+v", all)
+		t.Fatalf("got %+v, want 3 records, rows 1 to 4, out of range", all)
 	}
 	if name, err := q.Mapping(t.Context()); err != nil || all[0].Mapping != name || all[0].Version != 5 {
 		t.Errorf("the row is of version %d, columns %q, the definition has %q, %v", all[0].Version, all[0].Mapping, name, err)
 	}
 	c, err := q.Get(t.Context(), all[0].ID)
 	if want := `{"id":"1 <\"é\">","n":"5000","raw":"a,\"b\"\r\n","doc":"{\"a\":[1]}"}`; err != nil || string(c.Record.Body) != want || string(c.Came) != want {
-		t.Fatalf("%s, came as %s, %v", c.Record.Body, c.Came, err)
+		t.Fatalf("got %s, came as %s, %v, want %s for both, no error", c.Record.Body, c.Came, err, want)
 	}
 	for body, want := range map[string]string{
 		`{"n":"x"}`: "n", `{"id":null}`: "no value", `{"other":"1"}`: "no column", `[]`: "JSON object", `{"raw":null}`: "no value", `{"doc":"{"}`: "JSON document", `null`: "JSON object",

@@ -64,7 +64,7 @@ func TestQuarantinedRecord(t *testing.T) {
 		})
 		var cause *mapping.Error
 		if err != nil || res.Sinks[0].Status != forebay.Quarantined || !errors.As(res.Sinks[0].Err, &cause) || res.Sinks[1].Status != forebay.Stored {
-			t.Fatalf("%+v, %v", res, err)
+			t.Fatalf("got %+v, %v, want quarantined with its cause, stored, no error", res, err)
 		}
 		all := rejectedOf(t, e, forebay.RejectedFilter{})
 		if len(all) != 1 || all[0].Reason != "missingValue" || all[0].Column != "id" || all[0].Message != cause.Error() || all[0].Failed != 0 ||
@@ -286,7 +286,7 @@ func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
 		"IngestAtomic": func(t *testing.T, e *forebay.Engine) error {
 			res, err := e.IngestAtomic(t.Context(), "web", forebay.Batch{Records: slices.Values([]*mapping.Record{mapping.JSON([]byte(bad)), mapping.JSON([]byte(good))})})
 			if res.Quarantined != 1 || res.Rejected != 0 || res.Records != 2 || res.First != nil {
-				t.Errorf("%+v", res)
+				t.Errorf("got %+v, want 2 records, one of them quarantined, none rejected", res)
 			}
 			return err
 		},

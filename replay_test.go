@@ -92,7 +92,7 @@ func TestReplayOfArchive(t *testing.T) {
 		var seen []int64
 		p := replay(forebay.ReplayOptions{Run: "part", From: from, To: to, Progress: func(p forebay.ReplayProgress) { seen = append(seen, p.Stored) }})
 		if !p.Done() || p.Records != 600 || p.Stored != 600 || p.Rejected+p.Quarantined+p.Skipped+p.Gone != 0 {
-			t.Errorf("%+v", p)
+			t.Errorf("got %+v, want a finished run with 600 stored records", p)
 		}
 		if len(seen) < 3 || !slices.IsSorted(seen) || seen[len(seen)-1] != 600 {
 			t.Errorf("progress %v", seen)
@@ -166,7 +166,7 @@ func TestReplayPaceAndCancel(t *testing.T) {
 		defer cancel()
 		p, err := e.Sink("again", "rows").Replay(ctx, o)
 		if !errors.Is(err, enough) || p.Stored < 350 || p.Stored > 500 || p.Done() {
-			t.Fatalf("%+v, %v", p, err)
+			t.Fatalf("got %+v, %v, want 350 to 500 stored records of an unfinished run, %v", p, err, enough)
 		}
 		began := time.Now()
 		rest := 1000 - p.Stored
@@ -284,7 +284,7 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 	for range 2 {
 		p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"})
 		if err == nil || !strings.Contains(err.Error(), "object 3 of the archive, record 1: the row has version 2") || p.Stored != 2 || p.Gone != 1 || p.Done() {
-			t.Errorf("%+v, %v", p, err)
+			t.Errorf("got %+v, %v, want 2 stored, 1 gone, and an error about record 1 of object 3", p, err)
 		}
 	}
 	objects["3"] = row(1, 1) + row(2, 1) + row(3, 1)
@@ -330,7 +330,7 @@ func TestReplayBehindAFailedCommit(t *testing.T) {
 	}
 	body = ""
 	if p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 9 || p.Rejected != 3 || !p.Done() {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("got %+v, %v, want a finished run with 9 stored and 3 rejected records, no error", p, err)
 	}
 	rejected(3)
 	if err := e.FlushAll(t.Context()); err != nil {
@@ -357,7 +357,7 @@ func TestReplayRunsAreBounded(t *testing.T) {
 	}
 	all, err := e.Sink("again", "rows").Replays(t.Context())
 	if err != nil || len(all) != 16 || all[0].Run != "done4" || all[15].Run != "done19" {
-		t.Errorf("%d runs, %v", len(all), err)
+		t.Errorf("got %d runs, %v, want 16 from done4 to done19, no error", len(all), err)
 	}
 	for i := range 16 {
 		o := forebay.ReplayOptions{Run: fmt.Sprint("open", i)}

@@ -88,7 +88,7 @@ func TestKillsDuringReplay(t *testing.T) {
 			p.Lines(1+rng.IntN(killedAfter), time.Duration(rng.Int64N(int64(20*time.Millisecond))), func(line string) {
 				var records int64
 				if _, err := fmt.Sscan(line, &records); err != nil {
-					t.Fatalf("%s, kill %d: %q: %v", run, kill, line, err)
+					t.Fatalf("%s, kill %d: got %q, %v, want a number of records", run, kill, line, err)
 				}
 				if records < reported {
 					t.Fatalf("%s, kill %d: %d records are done, and %d had been before, want at least %v", run, kill, records, reported, reported)
@@ -149,7 +149,7 @@ func finishRun(t *testing.T, archive, data, run string, runs int) {
 		t.Fatal(err)
 	}
 	if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
-		t.Fatalf("%s: verify: %+v, %v", run, report, err)
+		t.Fatalf("%s: verify: got %+v, %v, want no problems", run, report, err)
 	}
 	count := make(map[string]int)
 	for row, err := range dir.Tables(filepath.Join(data, "tables")).Rows("in.c-again.rows") {

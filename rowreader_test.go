@@ -34,7 +34,7 @@ func FuzzRowReader(tf *testing.F) {
 		}
 		err := in.Err()
 		if err != nil || len(rows) != 2 || rows[0][0] != one || rows[0][1] != one || rows[1][0] != two || rows[1][1] != two {
-			t.Errorf("%q, %v", rows, err)
+			t.Errorf("got %q, %v, want %q and %q in both columns, no error", rows, err, one, two)
 		}
 		for in = driver.NewRowReader(bytes.NewReader(any)); in.Next(); {
 			if len(in.Cells()) == 0 {

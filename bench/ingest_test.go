@@ -111,7 +111,7 @@ func TestKeptCountsStoredRecordsAlone(t *testing.T) {
 		{forebay.Result{Sinks: []forebay.SinkResult{{Status: forebay.Queued}}}, true},
 	} {
 		if n, err := kept(tt.res); (err == nil) != tt.ok || (n == 1) != tt.ok {
-			t.Errorf("%v counts as %d, %v", tt.res, n, err)
+			t.Errorf("%v: got %d, %v, want it to count: %t", tt.res, n, err, tt.ok)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestHTTPScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Rows == 0 || s.Latency.Total == 0 || s.Elapsed < 30*time.Millisecond {
-				t.Errorf("%d rows with %d latencies in %v", s.Rows, s.Latency.Total, s.Elapsed)
+				t.Errorf("got %d rows with %d latencies in %v, want some in at least 30 ms", s.Rows, s.Latency.Total, s.Elapsed)
 			}
 			if processCPU() >= 0 && (s.Client <= 0 || s.CPU <= 0) {
 				t.Errorf("CPU is %v here and %v in the client", s.CPU, s.Client)

@@ -38,7 +38,7 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 			t.Errorf("median latency is %v, want 10ms", got)
 		}
 		if int64(s.Latency.Total)*2 != s.Rows {
-			t.Errorf("%d latencies for %d operations", s.Latency.Total, s.Rows/2)
+			t.Errorf("got %d latencies, want one for each of %d operations", s.Latency.Total, s.Rows/2)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestGoals(t *testing.T) {
 		Goals []reached
 	}
 	if err := json.Unmarshal(line, &flat); err != nil || flat.Ready != 2 || flat.Of != 1 || len(flat.Goals) != 3 {
-		t.Errorf("%s: %+v, %v", line, flat, err)
+		t.Errorf("%s: got %+v, %v, want 2 ready of 1 with 3 goals, no error", line, flat, err)
 	}
 }
 

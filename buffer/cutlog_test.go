@@ -261,7 +261,7 @@ func TestKillIsNoDamage(t *testing.T) {
 	for _, dirs := range []bool{false, true} {
 		w := newKilledWorld(t, dirs)
 		if missing, list := w.check(t); missing > 0 || len(list) > 0 {
-			t.Errorf("%d rows are missing, damage %+v", missing, summary(list))
+			t.Errorf("got %d missing rows and damage %+v, want none", missing, summary(list))
 		}
 	}
 }

@@ -246,7 +246,7 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 			// The row count of the end of an open slice was in the damaged block, so at least one row counts as damaged.
 			all := int64(len(got))+st.Damaged.Rows == 100 || !sealed && len(got) == 90 && st.Damaged.Rows == 1
 			if len(got) < 50 || len(got) == 100 || !all {
-				t.Errorf("%d rows in the table, %d damaged", len(got), st.Damaged.Rows)
+				t.Errorf("got %d rows in the table and %d damaged, want 50 to 99 rows that make 100 with the damaged rows", len(got), st.Damaged.Rows)
 			}
 		})
 	}
@@ -294,12 +294,12 @@ func TestUnreadableSector(t *testing.T) {
 				}
 				if comesBack {
 					if st.Target.Rows != 100 || len(list) != 0 {
-						t.Errorf("%s, damage %+v", state(b, "a"), list)
+						t.Errorf("got %s, damage %+v, want 100 rows in the table and no damage", state(b, "a"), list)
 					}
 					return
 				}
 				if st.Target.Rows < 70 || st.Damaged.Rows == 0 || st.Target.Rows+st.Damaged.Rows != 100 {
-					t.Errorf("%s, damaged %d", state(b, "a"), st.Damaged.Rows)
+					t.Errorf("got %s, damaged %d, want 100 rows in both, and at least 70 in the table", state(b, "a"), st.Damaged.Rows)
 				}
 				if len(list) != 1 || list[0].Rows != st.Damaged.Rows || !strings.Contains(list[0].Reason, "input/output error") {
 					t.Errorf("damage %+v", list)

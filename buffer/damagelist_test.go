@@ -67,7 +67,7 @@ func TestForgetDamage(t *testing.T) {
 	_, b, _ := damagedRun(t, true, driver.None, flipped)
 	list, err := b.Damaged(t.Context())
 	if err != nil || len(list) != 2 || b.Stats().Damages != 2 {
-		t.Fatalf("%d records, %d counted: %v", len(list), b.Stats().Damages, err)
+		t.Fatalf("got %d records, %d counted, %v, want 2, 2, no error", len(list), b.Stats().Damages, err)
 	}
 	if err := b.ForgetDamage(t.Context(), "none", list[0].ID); !errors.Is(err, buffer.ErrUnknownDamage) || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("an unknown id together with a known one gives %v, want an error that names the unknown one", err)
@@ -118,7 +118,7 @@ func TestDamageIsListedForItsRetention(t *testing.T) {
 		time.Sleep(2 * 24 * time.Hour)
 		synctest.Wait()
 		if n := count(); n != 0 || b.Stats().Damages != 0 {
-			t.Errorf("%d records after 91 days", n)
+			t.Errorf("after 91 days: got %d records, %d counted, want none", n, b.Stats().Damages)
 		}
 	})
 }

@@ -133,7 +133,7 @@ func wantEachOnce(t *testing.T, b *buffer.Buffer, mem *buffertest.Memory, rows i
 	}
 	st, _ := b.Sink("a").Stats()
 	if st.Accepted != int64(rows) || st.Target.Rows != int64(len(imported)) || st.Poison.Rows != int64(len(kept)) || st.Quarantine.Added != int64(len(kept)) || st.Staging.Rows != 0 {
-		t.Errorf("%d rows, %d in the table, %d in the quarantine: %+v", rows, len(imported), len(kept), st)
+		t.Errorf("%d rows: got %d in the table, %d in the quarantine, want the statistics to count the same: %+v", rows, len(imported), len(kept), st)
 	}
 	verify(t, b)
 }
@@ -236,7 +236,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 		b := open(t, opts)
 		for what, decide := range map[string]func(context.Context, string) error{"split": b.Sink("nobody").SplitFile, "quarantine": b.Sink("nobody").QuarantineFile} {
 			if err := decide(t.Context(), "x"); !errors.Is(err, buffer.ErrUnknownSink) {
-				t.Errorf("%s at an unknown sink: %v", what, err)
+				t.Errorf("%s at an unknown sink: got %v, want %v", what, err, buffer.ErrUnknownSink)
 			}
 		}
 		wait := func(c *buffer.SinkConfig) { c.Import.Interval = time.Hour }

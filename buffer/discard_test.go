@@ -154,21 +154,21 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 				id = f.ID
 			}
 		}
-		answer := make(chan error)
-		discard := func(rows int64) { answer <- b.Sink("a").DiscardUpTo(t.Context(), id, rows) }
+		result := make(chan error)
+		discard := func(rows int64) { result <- b.Sink("a").DiscardUpTo(t.Context(), id, rows) }
 		go discard(3)
 		synctest.Wait()
 		put(t, b, sink, 8, 9)
 		close(proceed)
 		grew := (*buffer.FileGrewError)(nil)
-		if err := <-answer; !errors.As(err, &grew) || grew.Rows != 4 || grew.Sink != "a" || grew.File != id {
+		if err := <-result; !errors.As(err, &grew) || grew.Rows != 4 || grew.Sink != "a" || grew.File != id {
 			t.Fatalf("discard of 3 rows of a file that has 4: %v", err)
 		}
 		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 0 || st.Local.Rows != 4 {
-			t.Errorf("%d rows discarded, %d wait", st.Discarded.Rows, st.Local.Rows)
+			t.Errorf("got %d rows discarded and %d waiting, want 0 and 4", st.Discarded.Rows, st.Local.Rows)
 		}
 		go discard(4)
-		if err := <-answer; err != nil {
+		if err := <-result; err != nil {
 			t.Fatal(err)
 		}
 		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 4 {

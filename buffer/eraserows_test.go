@@ -233,7 +233,7 @@ func TestPowerCutsDuringEraseRows(t *testing.T) {
 				flush(t, b, "a")
 				st, _ := b.Sink("a").Stats()
 				if told && st.Discarded.Rows != erasedOf/3 {
-					t.Errorf("%+v, and %d rows are discarded", res, st.Discarded.Rows)
+					t.Errorf("%+v: got %d rows discarded, want %d", res, st.Discarded.Rows, erasedOf/3)
 				}
 				wantErasedRows(t, b, mem, int(st.Discarded.Rows))
 				closeBuffer(t, b)

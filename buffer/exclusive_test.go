@@ -116,7 +116,7 @@ func TestImportWaitsForTheLease(t *testing.T) {
 		verify(t, b)
 		synctest.Wait()
 		if n, holder := e.beside.Load(), e.leases.Holder(leaseName); n != 0 || holder != "" {
-			t.Errorf("%d calls without the lease; in the end %q has it", n, holder)
+			t.Errorf("got %d calls without the lease and the holder %q in the end, want 0 and none", n, holder)
 		}
 		closeBuffer(t, b)
 	})

@@ -66,7 +66,7 @@ func TestForget(t *testing.T) {
 			t.Helper()
 			st, _ := b.Sink("a").Stats()
 			if st.Accepted != 0 || st.Target.Rows != 0 || !st.Target.FirstAt.IsZero() || len(st.Files) != 0 {
-				t.Errorf("%s: %+v", when, st)
+				t.Errorf("%s: got %+v, want no rows, times or files", when, st)
 			}
 			if report, err := b.Verify(t.Context()); err != nil || !report.OK() {
 				t.Errorf("%s: got %+v, %v, want no error and report.OK()", when, report, err)

@@ -42,7 +42,7 @@ func TestNamesOfColumns(t *testing.T) {
 				_, err := b.Define(t.Context(), buffer.SinkConfig{ID: fmt.Sprint(extend, typ, tt.problem), Table: table})
 				if want := tt.problem; want == "" || !extend && typ == datatype.Untyped {
 					if err != nil {
-						t.Errorf("%q in %+v: %v", tt.name, table, err)
+						t.Errorf("%q in %+v: got %v, want no error", tt.name, table, err)
 					}
 				} else if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("column 2: the name %q %s", tt.name, want)) {
 					t.Errorf("%q in %+v: %v, want %s", tt.name, table, err, want)

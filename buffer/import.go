@@ -76,7 +76,7 @@ func (b *Buffer) importFile(ctx context.Context, f *file) {
 				}
 			}
 			missing := errors.Is(err, fs.ErrNotExist)
-			if copied && missing && b.holds(ctx, arg) {
+			if copied && missing && b.targetHas(ctx, arg) {
 				return nil
 			}
 			gone.Store(missing)
@@ -235,9 +235,9 @@ func (t *txn) imported(f *file, id string, took time.Duration) (news bool) {
 	return true
 }
 
-// holds reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
+// targetHas reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
 // one restored from a checkpoint of the other, and the other has imported it and cleaned up. See [Buffer.Checkpoint].
-func (b *Buffer) holds(ctx context.Context, f *driver.File) bool {
+func (b *Buffer) targetHas(ctx context.Context, f *driver.File) bool {
 	counter, ok := b.targetOf(f.SinkID, f.Table.Target).(driver.Counter)
 	if !ok {
 		return false

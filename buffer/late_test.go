@@ -232,7 +232,7 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 			t.Errorf("damage %+v: %v", list, err)
 		}
 		if st, _ := b.Sink("a").Stats(); st.Target.Rows != 90 || st.Damaged.Rows != 10 {
-			t.Errorf("%s, damaged %d", state(b, "a"), st.Damaged.Rows)
+			t.Errorf("got %s, damaged %d, want 90 rows in the table, 10 damaged", state(b, "a"), st.Damaged.Rows)
 		}
 		puts := 0
 		for _, c := range mem.Calls() {

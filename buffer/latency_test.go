@@ -59,7 +59,7 @@ func TestLatencies(t *testing.T) {
 		st := b.Stats()
 		uploads, imports := st.Uploads.Since(before.Uploads), st.Imports.Since(before.Imports)
 		if uploads.Count() != 9 || imports.Count() != 9 || st.Commits.Since(before.Commits).Count() < 9 {
-			t.Errorf("%d uploads, %d imports, %d commits", uploads.Count(), imports.Count(), st.Commits.Count())
+			t.Errorf("got %d uploads, %d imports, %d commits, want 9, 9, at least 9", uploads.Count(), imports.Count(), st.Commits.Count())
 		}
 		near("median of uploads", uploads.Quantile(0.5), 3*time.Millisecond)
 		near("median of imports", imports.Quantile(0.5), 700*time.Millisecond)
@@ -73,7 +73,7 @@ func TestLatencies(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if st := b.Stats(); st.Imports.Since(before.Imports).Count() != 0 || st.Uploads.Since(before.Uploads).Count() != 1 {
-			t.Errorf("%d imports, %d uploads", st.Imports.Since(before.Imports).Count(), st.Uploads.Since(before.Uploads).Count())
+			t.Errorf("got %d imports and %d uploads, want 0 and 1", st.Imports.Since(before.Imports).Count(), st.Uploads.Since(before.Uploads).Count())
 		}
 		fails.Store(false)
 	})

@@ -163,7 +163,7 @@ type Retry struct {
 
 // withDefaults returns a copy without zero fields.
 func (o Options) withDefaults() Options {
-	o.Tuning = o.Tuning.withDefaults()
+	o.Tuning = o.Tuning.WithDefaults()
 	o.Targets = maps.Clone(o.Targets)
 	if o.SinkAttributes == nil {
 		o.SinkAttributes = func(id string) []attribute.KeyValue { return []attribute.KeyValue{attribute.String("sink", id)} }
@@ -172,7 +172,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func (t Tuning) withDefaults() Tuning {
+// WithDefaults returns a copy whose zero fields have their defaults.
+func (t Tuning) WithDefaults() Tuning {
 	setDefault(&t.MaxPendingBytes, 64<<20)
 	setDefault(&t.AdmissionWait, 250*time.Millisecond)
 	setDefault(&t.MaxDiskBytes, 16<<30)
@@ -230,7 +231,7 @@ func (o Options) Validate() error {
 
 // Validate reports every breach at once. Zero fields count as their defaults.
 func (t Tuning) Validate() error {
-	t = t.withDefaults()
+	t = t.WithDefaults()
 	var problems []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

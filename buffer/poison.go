@@ -185,7 +185,7 @@ func (b *Buffer) importsAs(f *file, id string) bool {
 
 // takeRefusal processes the error of a target that refuses rows of a file or part, after a call that took so long. It returns why the file is
 // held or waits, nil if it continues.
-func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver.File, before *format.Split, answer *rowsRefused, took time.Duration) error {
+func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver.File, before *format.Split, refusal *rowsRefused, took time.Duration) error {
 	b.mu.RLock()
 	ok, changed, waited := b.mayBeSplit(f), f.rec.Split != before, time.Duration(0)
 	if since := f.rec.Patient; !since.IsZero() {
@@ -198,10 +198,10 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 		b.queueImport(f)
 		return nil
 	case !ok:
-		return answer
+		return refusal
 	}
 	if err := b.upgradeFor(format.Kept); err != nil {
-		return fmt.Errorf("%w: %v", err, answer.error)
+		return fmt.Errorf("%w: %v", err, refusal.error)
 	}
 	split := before
 	if split == nil {
@@ -210,21 +210,21 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 	split = split.Clone()
 	i := split.Find(arg.ID)
 	if i < 0 {
-		return answer
+		return refusal
 	}
-	split.Parts[i].Refused = answer.inFile(&split.Parts[i])
+	split.Parts[i].Refused = refusal.inFile(&split.Parts[i])
 	split.Imports++
 	split.Took += took.Milliseconds()
-	why := holds(split, i, rows)
+	why := reasonToHold(split, i, rows)
 	switch {
 	case why != "" || split.Asked > 0:
-	case answer.unsure:
+	case refusal.unsure:
 		why = "the target cannot tell whether the cause is in the rows, an operator must decide"
-	case waited < answer.patience:
-		why = fmt.Sprintf("the cause may pass by itself, rows leave the file after %s", answer.patience)
+	case waited < refusal.patience:
+		why = fmt.Sprintf("the cause may pass by itself, rows leave the file after %s", refusal.patience)
 	}
 	if why != "" {
-		return &rowsRefused{error: fmt.Errorf("%s: %w", why, answer.error), rows: split.Parts[i].Refused, patience: answer.patience}
+		return &rowsRefused{error: fmt.Errorf("%s: %w", why, refusal.error), rows: split.Parts[i].Refused, patience: refusal.patience}
 	}
 	pause := split.Imports >= maxSplitImports
 	if pause {
@@ -234,7 +234,7 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 	_ = b.changeSplit(ctx, f, before, split)
 	if pause {
 		return fmt.Errorf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; it continues by itself: %w",
-			maxSplitImports, split.Poison(), answer.error)
+			maxSplitImports, split.Poison(), refusal.error)
 	}
 	return nil
 }
@@ -254,8 +254,8 @@ func (e *rowsRefused) inFile(p *format.Part) (rows []format.RefusedRow) {
 	return rows
 }
 
-// holds says why a file is held instead of being split further, "" if it is not. The part at i has the newest result.
-func holds(s *format.Split, i int, rows int64) string {
+// reasonToHold says why a file is held instead of being split further. It is empty if the split continues. The part at i has the newest result.
+func reasonToHold(s *format.Split, i int, rows int64) string {
 	p := &s.Parts[i]
 	rows -= s.Poison() - s.Refused() // without the erased rows
 	named := int64(len(p.Refused))

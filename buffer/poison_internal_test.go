@@ -37,7 +37,7 @@ func TestRefusedRowsThatTheRecordCannotName(t *testing.T) {
 		for _, last := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", last ", last), func(t *testing.T) {
 				c.split.Last = last
-				why := holds(c.split, 0, int64(10*each*len(c.split.Parts)))
+				why := reasonToHold(c.split, 0, int64(10*each*len(c.split.Parts)))
 				if (why != "") != c.held || c.held && !strings.Contains(why, "cannot name more") {
 					t.Errorf("a record of %d bytes is held because of %q, want held %t", c.split.Size(), why, c.held)
 				}

@@ -332,7 +332,7 @@ func TestManyImportsOfOneFile(t *testing.T) {
 			}
 		}
 		if waits != imports/256 || waits == 0 || time.Since(begin) > time.Hour {
-			t.Errorf("%d pauses in %d imports, which took %s", waits, imports, time.Since(begin))
+			t.Errorf("got %d pauses in %d imports, which took %s, want a pause after each 256 imports, and at most an hour", waits, imports, time.Since(begin))
 		}
 		wantSplit(t, b, mem, 400, refused)
 	})
@@ -537,7 +537,7 @@ func TestLargeRefusedRows(t *testing.T) {
 		flush(t, b, "a")
 		all := list(t, b, "a")
 		if len(all) != 6 || len(mem.Rows(tableA)) != 6 {
-			t.Fatalf("%d records, %d rows", len(all), len(mem.Rows(tableA)))
+			t.Fatalf("got %d records and %d rows, want 6 and 6", len(all), len(mem.Rows(tableA)))
 		}
 		for i, r := range all {
 			_, record, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID)

@@ -138,7 +138,7 @@ func (b *Buffer) resumePressure() {
 // Such a sink works, but makes smaller files than its conditions ask for. [Buffer.Define] logs the same texts. Zero fields
 // count as their defaults.
 func (t Tuning) Unreachable(c SinkConfig) (upload, imports string) {
-	t = t.withDefaults()
+	t = t.WithDefaults()
 	bound, option, who := t.MaxSinkBytes, "MaxSinkBytes", "a sink"
 	if t.MaxDiskBytes < bound {
 		bound, option, who = t.MaxDiskBytes, "MaxDiskBytes", "all sinks together"

@@ -86,7 +86,7 @@ func TestOutageHasFewLogLines(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := log.count("upload failed"); n < 3*7 || n > 3*12 {
-			t.Errorf("%d lines in an hour", n)
+			t.Errorf("got %d lines in an hour, want 21 to 36", n)
 		}
 		if text := log.text.String(); !strings.Contains(text, "waiting=100") || !strings.Contains(text, "failures=") {
 			t.Errorf("the lines do not say what they stand for:\n%.2000s", text)
@@ -133,7 +133,7 @@ func TestOrderOfAFailure(t *testing.T) {
 		closeBuffer(t, b)
 		failures := regexp.MustCompile(`(?m)^.* msg="upload failed" (.*)$`).FindAllStringSubmatch(log.String(), -1)
 		if len(failures) < 4 {
-			t.Fatalf("%d lines:\n%s", len(failures), log)
+			t.Fatalf("got %d lines, want at least 4:\n%s", len(failures), log)
 		}
 		order := regexp.MustCompile(`^sink=a id=\S+ cause="put \S+: no such bucket" permanent=false since=(\S+) attempt=[0-9]+ failures=[0-9]+ waiting=1 retry_after=\S+ next="none; the rows wait and are retried"$`)
 		all := regexp.MustCompile(`msg="upload works again" sink=a (since)=(\S+)`).FindAllStringSubmatch(log.String(), -1)
@@ -202,7 +202,7 @@ func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if n := o.calls.Load(); n < 300 || n > 500 {
-			t.Errorf("%d calls for the broken sink in an hour", n)
+			t.Errorf("got %d calls for the broken sink in an hour, want 300 to 500", n)
 		}
 	})
 }

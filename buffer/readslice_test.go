@@ -83,7 +83,7 @@ func TestReadSliceEnds(t *testing.T) {
 	enough, calls := errors.New("enough"), 0
 	fn := func([][]byte) error { calls++; return enough }
 	if err := b.ReadSlice(t.Context(), id, fn); !errors.Is(err, enough) || calls != 1 {
-		t.Errorf("%v after %d calls", err, calls)
+		t.Errorf("got %v after %d calls, want %v after 1", err, calls, enough)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(enough)

@@ -76,7 +76,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 		opts = localdisk.On(opts, fs)
 		b := openAt(t, "data", opts)
 		sinks := []*buffer.DefinedSink{define(t, b, "a"), define(t, b, "b")}
-		var answered atomic.Int64
+		var acknowledged atomic.Int64
 		var wg sync.WaitGroup
 		cut := make(chan *disktest.Disk, 1)
 		const clients, calls = 4, 10
@@ -93,7 +93,7 @@ func TestReceiptsSurviveAPowerCut(t *testing.T) {
 						t.Error(err)
 					}
 					acked[key].Store(true)
-					if answered.Add(1) == int64(at) {
+					if acknowledged.Add(1) == int64(at) {
 						for k := range acked {
 							onDisk = append(onDisk, acked[k].Load())
 						}

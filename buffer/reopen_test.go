@@ -170,7 +170,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		}
 		b = open(t, opts)
 		if st := b.Stats(); st.Damages != damages || len(st.Sinks) != 1 || st.Sinks[0].Accepted != 3 {
-			t.Errorf("%d damages, %d before; sinks %+v", st.Damages, damages, st.Sinks)
+			t.Errorf("got %d damages, want %d; got sinks %+v, want one with 3 accepted rows", st.Damages, damages, st.Sinks)
 		}
 		if err := b.Sink("b").Flush(t.Context()); err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ func restore(dir, checkpoint string, batches iter.Seq2[LogBatch, error], t Tunin
 		return fmt.Errorf("buffer: restore: %w", err)
 	}
 	dir = filepath.Clean(dir)
-	opts := Options{Tuning: t.withDefaults(), Logger: slog.New(slog.DiscardHandler)}
+	opts := Options{Tuning: t.WithDefaults(), Logger: slog.New(slog.DiscardHandler)}
 	disk := localdisk.Of(opts)
 	if err := pebblestore.MakeFolder(disk, dir, func(partial string) error {
 		if err := disk.MkdirAll(partial, 0o700); err != nil {

@@ -82,8 +82,8 @@ func newReplicatedLife(t *testing.T, seed uint64) *replicatedLife {
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), mem: buffertest.NewMemory(), down: &down{}, log: newFakeLog(t), disk: disktest.New(t),
 		acked: map[string][]string{}, moments: map[int]moment{}, copies: map[int]*disktest.Disk{},
 	}
-	var answers atomic.Int64
-	l.log.delay = func() time.Duration { return time.Duration(answers.Add(7)%20) * time.Millisecond }
+	var acks atomic.Int64
+	l.log.delay = func() time.Duration { return time.Duration(acks.Add(7)%20) * time.Millisecond }
 	l.mem.Before = func(_ context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpImport {
 			return l.down.err(false)
@@ -440,7 +440,7 @@ func TestRestoreRefuses(t *testing.T) {
 			}
 			for _, dir := range []string{"restored", "restored.partial"} {
 				if _, err := disk.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("%s: folder %s: %v", name, dir, err)
+					t.Errorf("%s: folder %s: got %v, want %v", name, dir, err, fs.ErrNotExist)
 				}
 			}
 		}

@@ -49,7 +49,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 								return
 							}
 							if st, _ := b.Sink("a").Stats(); name == "sink" && st.Local.StoredBytes+st.Staging.StoredBytes > opts.MaxSinkBytes+2000 {
-								t.Errorf("%d bytes wait, the share is %d", st.Local.StoredBytes+st.Staging.StoredBytes, opts.MaxSinkBytes)
+								t.Errorf("got %d bytes waiting, want at most the share %d and 2000", st.Local.StoredBytes+st.Staging.StoredBytes, opts.MaxSinkBytes)
 							}
 						}
 						if err := last.Wait(t.Context()); err != nil {

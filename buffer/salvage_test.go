@@ -408,7 +408,7 @@ func TestDamagedSettingsStopNothing(t *testing.T) {
 					return append(text[:at+len(word)], append([]byte(garbage), text[at+len(word)+1:]...)...)
 				})
 				if missing, list := w.check(t); missing > 0 || len(list) > 0 {
-					t.Errorf("%d rows are missing, damage %+v", missing, summary(list))
+					t.Errorf("got %d missing rows and damage %+v, want none", missing, summary(list))
 				}
 			})
 		}

@@ -86,11 +86,11 @@ func TestSnapshotRefuses(t *testing.T) {
 		refused := func(name string, want func(error) bool) {
 			t.Helper()
 			if at, err := b.Snapshot(ctx, "copy"); !want(err) || at.Number != 0 {
-				t.Errorf("%s: batch %d, error %v", name, at.Number, err)
+				t.Errorf("%s: got batch %d and error %v, want batch 0 and the error of the fault", name, at.Number, err)
 			}
 			for _, dir := range []string{"copy", "copy.partial"} {
 				if _, err := disk.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("%s: folder %s: %v", name, dir, err)
+					t.Errorf("%s: folder %s: got %v, want %v", name, dir, err, fs.ErrNotExist)
 				}
 			}
 		}

@@ -228,7 +228,7 @@ func (b *Buffer) takeDamaged(ctx context.Context, f *file, arg *driver.File, rea
 			return nil
 		}
 		return b.alone(ctx, arg.Table, importPatience, func(ctx context.Context) error {
-			held.Store(b.holds(ctx, arg))
+			held.Store(b.targetHas(ctx, arg))
 			return nil
 		})
 	}, nil)

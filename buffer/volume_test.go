@@ -20,7 +20,7 @@ func TestVolumeFree(t *testing.T) {
 	}
 	defer closeBuffer(t, b)
 	if free, err := b.VolumeFree(); err != nil || free != 300<<20 {
-		t.Errorf("%d bytes, %v", free, err)
+		t.Errorf("got %d bytes, %v, want %d, no error", free, err, 300<<20)
 	}
 	if got := b.Stats(); got.MaxPendingBytes != 64<<20 {
 		t.Errorf("MaxPendingBytes is %d", got.MaxPendingBytes)

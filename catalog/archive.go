@@ -59,20 +59,32 @@ const (
 
 var errReplayCancelled = errors.New("cancelled")
 
-// ReplayArchive starts a task that maps the raw records of an archive to rows of a sink, with the current columns. See [forebay.SinkHandle.Replay].
+// ArchiveReplays are the replays of archives into one sink. See [Catalog.ArchiveReplays]. Each method returns [SourceNotFound] or [SinkNotFound]
+// for a sink that does not exist.
+type ArchiveReplays struct {
+	c   *Catalog
+	ref Ref
+}
+
+// ArchiveReplays returns the replays of archives into a sink. The sink need not exist.
+func (c *Catalog) ArchiveReplays(sourceID, id string) ArchiveReplays {
+	return ArchiveReplays{c, Ref{sourceID, id}}
+}
+
+// Start starts a task that maps the raw records of an archive to rows of a sink, with the current columns. See [forebay.SinkHandle.Replay].
 // Each record becomes one row per run, no matter what fails and how often the task is started. While the task runs, its Task.Replay shows the
 // progress. If Close interrupts the task, the next [Open] continues it. A sink has at most one such task at a time. The sink may change meanwhile, and
 // each row has the columns of the moment in which it is mapped.
 //
 // Catalogs that share their store refuse it, because a run belongs to one engine. Call [forebay.SinkHandle.Replay] there.
-func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, error) {
-	if c.co.severalEngines() {
+func (r ArchiveReplays) Start(spec ReplaySpec) (Task, error) {
+	c, ref := r.c, r.ref
+	if c.co.isShared() {
 		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has its own runs. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {
 		return Task{}, refuse(BadRequest, "%s", sentence(err))
 	}
-	ref := Ref{sourceID, id}
 	if err := c.maps(ref); err != nil {
 		return Task{}, err
 	}
@@ -95,25 +107,25 @@ func (c *Catalog) ReplayArchive(sourceID, id string, spec ReplaySpec) (Task, err
 // archiveEntity is the entity that a replay reserves. It is no id of a source or sink.
 func archiveEntity(ref Ref) string { return ref.entity() + ".archive" }
 
-// CancelReplay ends the replay of an archive that runs for a sink, and returns its task, which ends soon. What was stored stays. Without one the error
+// Cancel ends the replay that runs, and returns its task, which ends soon. What was stored stays. Without one the error
 // is [TaskNotFound].
-func (c *Catalog) CancelReplay(sourceID, id string) (Task, error) {
-	if _, _, err := c.find(Ref{sourceID, id}); err != nil {
+func (r ArchiveReplays) Cancel() (Task, error) {
+	if _, _, err := r.c.find(r.ref); err != nil {
 		return Task{}, err
 	}
-	task, ok := c.tasks.cancel(archiveEntity(Ref{sourceID, id}))
+	task, ok := r.c.tasks.cancel(archiveEntity(r.ref))
 	if !ok {
-		return Task{}, refuse(TaskNotFound, "No archive is being replayed into sink %q of source %q.", id, sourceID)
+		return Task{}, refuse(TaskNotFound, "No archive is being replayed into sink %q of source %q.", r.ref.Sink, r.ref.Source)
 	}
 	return task, nil
 }
 
-// Replays returns the runs that a sink remembers here. See [forebay.SinkHandle.Replays].
-func (c *Catalog) Replays(ctx context.Context, sourceID, id string) ([]forebay.ReplayProgress, error) {
-	if _, _, err := c.find(Ref{sourceID, id}); err != nil {
+// Runs returns the runs that the sink remembers in this engine. See [forebay.SinkHandle.Replays].
+func (r ArchiveReplays) Runs(ctx context.Context) ([]forebay.ReplayProgress, error) {
+	if _, _, err := r.c.find(r.ref); err != nil {
 		return nil, err
 	}
-	list, err := c.eng.Sink(sourceID, id).Replays(ctx)
+	list, err := r.c.eng.Sink(r.ref.Source, r.ref.Sink).Replays(ctx)
 	if errors.Is(err, forebay.ErrUnknownSink) { // it has not been enabled yet
 		return nil, nil
 	}

@@ -269,7 +269,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 	}
 	versions, err := cat.Versions(catalog.Ref{Source: "web"})
 	if err != nil || len(versions) != catalog.MaxVersions || versions[0].Number != 6 {
-		t.Errorf("%d versions from %d, %v", len(versions), versions[0].Number, err)
+		t.Errorf("got %d versions from %d, %v, want %d from 6, no error", len(versions), versions[0].Number, err, catalog.MaxVersions)
 	}
 	if _, err := cat.Rollback(user, catalog.Ref{Source: "web"}, 5, 0); code(err) != catalog.SourceVersionNotFound {
 		t.Errorf("rollback to a forgotten version: %v", err)

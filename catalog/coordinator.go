@@ -52,17 +52,17 @@ type coordinator interface {
 	// dropFollowed drops the tables and raw records of sources that other catalogs have erased, once the engine has nothing left of the sources.
 	dropFollowed(ctx context.Context) error
 
-	// severalEngines reports whether other engines have rows of the same sources.
-	severalEngines() bool
+	// isShared reports whether engines of other catalogs may have rows of the same sources.
+	isShared() bool
 	// instances returns the engines that may have rows, by name, and the nodes that have accepted these.
 	instances() map[string]string
 	// rounds yields the names of these engines. If some of them have ended when the caller has looked at all, their records may have moved to
 	// one that the caller has looked at before, and rounds yields again.
 	rounds() iter.Seq[[]string]
 	// carryOut carries out a request with the engines of this catalog that it concerns.
-	carryOut(ctx context.Context, r request) []instanceAnswer
+	carryOut(ctx context.Context, r request) []instanceResponse
 	// ask has the other catalogs carry out a request. It returns when each of them has responded, one with enough, or timeout is over.
-	ask(ctx context.Context, timeout time.Duration, r request, enough func(instanceAnswer) bool) answers
+	ask(ctx context.Context, timeout time.Duration, r request, enough func(instanceResponse) bool) responses
 	// count returns the counters of some sources in all engines.
 	count(ctx context.Context, sources []string) counts
 }
@@ -101,7 +101,7 @@ func (a alone) commit(_ string, records map[string][]byte) error { return a.c.st
 func (alone) owns(string) error { return nil }
 
 func (a alone) outcome(ch *change, records map[string][]byte, _ error) (stored bool, next *tree, err error) {
-	stored, err = a.c.holds(records)
+	stored, err = a.c.isStored(records)
 	return stored, ch.next, err
 }
 
@@ -129,16 +129,16 @@ func (alone) eraseFollowed(context.Context, string) error { return nil }
 func (alone) syncFollowed(context.Context)                {}
 func (alone) dropFollowed(context.Context) error          { return nil }
 
-func (alone) severalEngines() bool         { return false }
+func (alone) isShared() bool               { return false }
 func (alone) instances() map[string]string { return map[string]string{"": ""} }
 func (alone) rounds() iter.Seq[[]string]   { return slices.Values([][]string{{""}}) }
 
-func (a alone) carryOut(ctx context.Context, r request) []instanceAnswer {
-	return []instanceAnswer{a.c.carryOut(ctx, place{eng: a.c.eng}, r)}
+func (a alone) carryOut(ctx context.Context, r request) []instanceResponse {
+	return []instanceResponse{a.c.carryOut(ctx, place{eng: a.c.eng}, r)}
 }
 
-func (alone) ask(context.Context, time.Duration, request, func(instanceAnswer) bool) answers {
-	return answers{missing: func(context.Context, func(string) bool) []Missing { return nil }}
+func (alone) ask(context.Context, time.Duration, request, func(instanceResponse) bool) responses {
+	return responses{missing: func(context.Context, func(string) bool) []Missing { return nil }}
 }
 
 func (a alone) count(_ context.Context, sources []string) counts { return a.c.engineCounts(sources) }

@@ -237,7 +237,7 @@ func checkKilled(t *testing.T, dir string, last map[string]ack) {
 func checkVersions(t *testing.T, what string, versions []catalog.Version, err error, last catalog.Version) {
 	t.Helper()
 	if err != nil || len(versions) == 0 || versions[len(versions)-1] != last {
-		t.Errorf("%s: versions %v, %v", what, versions, err)
+		t.Errorf("%s: got versions %v, %v, want the last to be %v", what, versions, err, last)
 		return
 	}
 	for i, v := range versions {

@@ -94,7 +94,7 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 	var log bytes.Buffer
 	store, err := catalog.OpenStoreLogging(copied, "catalog", slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
-		t.Errorf("%s: open: %v", what, err)
+		t.Errorf("%s: open: got %v, want no error", what, err)
 		return
 	}
 	changed := 0
@@ -108,7 +108,7 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 			changed++
 		}
 		if err := errors.Join(err, e); err != nil {
-			t.Errorf("%s: read record %d: %v", what, i, err)
+			t.Errorf("%s: read record %d: got %v, want no error", what, i, err)
 		}
 	}
 	if err := errors.Join(store.Commit(map[string][]byte{"later": []byte("x")}), store.Close()); err != nil {
@@ -128,14 +128,14 @@ func (w *damagedStore) play(t *testing.T, rng *rand.Rand, name, way string, dama
 	}
 	again, err := catalog.OpenStoreOn(copied, "catalog")
 	if err != nil {
-		t.Errorf("%s: open again: %v", what, err)
+		t.Errorf("%s: open again: got %v, want no error", what, err)
 		return
 	}
 	if later, err := again.Get("later"); string(later) != "x" || err != nil {
 		t.Errorf("%s: what was stored later is %q, %v", what, later, err)
 	}
 	if err := again.Close(); err != nil {
-		t.Errorf("%s: close: %v", what, err)
+		t.Errorf("%s: close: got %v, want no error", what, err)
 	}
 }
 

@@ -102,7 +102,7 @@ func (c *Catalog) finishErasure(ctx context.Context, e *erasure, hold string) {
 	if err := c.store.Commit(end); err != nil {
 		c.repairs.writeLater(end)
 	}
-	if rawLeft != nil && !c.co.severalEngines() { // else each engine tries again when it has followed the erasure
+	if rawLeft != nil && !c.co.isShared() { // else each engine tries again when it has followed the erasure
 		c.repairs.add(func() { c.repairs.archives[e.Archive] = true })
 	}
 	c.tasks.end(done, nil)

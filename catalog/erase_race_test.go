@@ -96,7 +96,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			tokens.gate <- struct{}{}
 			done(t, s.cat)(other, nil)
 			if task := wait(t, s.cat, erased.ID); !task.Partial || !strings.Contains(task.Failure, `"in.c-web.a" stays: sink "a" of source "other" uses it`) {
-				t.Errorf("%+v", task)
+				t.Errorf("got %+v, want a partial erasure that names the other user of the table", task)
 			}
 			ingest(t, s.eng, "other", true)
 			if rows := s.mem.Rows("in.c-web.a"); len(rows) != 2 {
@@ -195,7 +195,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			erased := erase(t, s)
 			began := time.Now()
 			if task := wait(t, s.cat, erased.ID); task.Status != catalog.Failed || time.Since(began) > 10*time.Minute {
-				t.Errorf("%+v after %s", task, time.Since(began))
+				t.Errorf("got %+v after %s, want a failure within 10 minutes", task, time.Since(began))
 			}
 			done(t, s.cat)(s.cat.CreateSource(user, shared("New"))) // the table is free
 		})

@@ -90,7 +90,7 @@ func archivedSource(t *testing.T, cat *catalog.Catalog) {
 // wantReplayed replays the archive of the source web under a name, and checks how many records it has.
 func wantReplayed(t *testing.T, cat *catalog.Catalog, run string, records int64) {
 	t.Helper()
-	task := done(t, cat)(cat.ReplayArchive("web", "a", catalog.ReplaySpec{Run: run}))
+	task := done(t, cat)(cat.ArchiveReplays("web", "a").Start(catalog.ReplaySpec{Run: run}))
 	if task.Replay.Progress.Records != records {
 		t.Errorf("the replay has read %d records, want %d", task.Replay.Progress.Records, records)
 	}
@@ -125,7 +125,7 @@ func TestArchiveOfADeletedSource(t *testing.T) {
 	ref := catalog.Ref{Source: "web"}
 	done(t, cat)(cat.CreateSource(user, spec("Other", "a")))
 	done(t, cat)(cat.Delete(user, ref))
-	if task := done(t, cat)(cat.ReplayArchive("other", "a", catalog.ReplaySpec{Run: "r", Archived: "web"})); task.Replay.Progress.Records != 1 {
+	if task := done(t, cat)(cat.ArchiveReplays("other", "a").Start(catalog.ReplaySpec{Run: "r", Archived: "web"})); task.Replay.Progress.Records != 1 {
 		t.Errorf("the archive of a deleted source: %+v", task.Replay.Progress)
 	}
 	done(t, cat)(cat.Undelete(user, ref))

@@ -112,7 +112,7 @@ func TestOutcomeIsReadBack(t *testing.T) {
 					if def, _ := eng.Source("web"); def.Disabled == made || (source.Disabled == nil) != made {
 						t.Errorf("engine: disabled is %v; catalog: %v", def.Disabled, source.Disabled)
 					}
-					token, ok := cat.SinkToken("web", "a")
+					token, ok := cat.Handle("web", "a").Token()
 					if ok && !tokens.has(token.ID) {
 						t.Error("the token of the sink is deleted")
 					}

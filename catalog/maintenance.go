@@ -46,6 +46,8 @@ func (m *Maintenance) Close() {
 	m.tasks.work.Wait()
 }
 
+func (m *Maintenance) token(Ref) (Token, bool) { return Token{}, false }
+
 // Engine returns the engine.
 func (m *Maintenance) Engine() *forebay.Engine { return m.eng }
 

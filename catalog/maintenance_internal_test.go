@@ -63,7 +63,7 @@ func TestMaintenanceTasks(t *testing.T) {
 	}
 	m.Close()
 	if task, err = m.Task(task.ID); err != nil || task.Status != Failed || task.Failure != interruptedRejects || task.Rejects.Discarded != 0 || *task.Discard != (Discard{By: "olga", Reason: "too old"}) {
-		t.Errorf("%+v, %v", task, err)
+		t.Errorf("got %+v, %v, want an interrupted discard by olga of 0 records", task, err)
 	}
 	if st, err := m.Handle("shop", "orders").Statistics(t.Context()); err != nil || st.Quarantine.Records != 1 {
 		t.Errorf("got %+v, %v, want no error and st.Quarantine.Records == 1", st, err)

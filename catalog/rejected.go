@@ -75,7 +75,7 @@ func (c *Catalog) listRejected(ctx context.Context, ref Ref, f forebay.RejectedF
 		return RejectedPage{}, err
 	}
 	got := c.co.ask(ctx, statisticsTimeout, r, nil)
-	pages := map[string]instanceAnswer{}
+	pages := map[string]instanceResponse{}
 	for _, i := range append(all, got.instances...) {
 		if known, ok := pages[i.Instance]; i.Rejects != nil && i.Outcome != outcomeFailed && (!ok || i.Epoch > known.Epoch) {
 			pages[i.Instance] = i
@@ -83,14 +83,14 @@ func (c *Catalog) listRejected(ctx context.Context, ref Ref, f forebay.RejectedF
 	}
 	page := RejectedPage{Missing: got.missing(ctx, func(instance string) bool { _, ok := pages[instance]; return ok })}
 	lives := c.co.instances()
-	maps.DeleteFunc(pages, func(instance string, _ instanceAnswer) bool { _, ok := lives[instance]; return !ok })
+	maps.DeleteFunc(pages, func(instance string, _ instanceResponse) bool { _, ok := lives[instance]; return !ok })
 	page.merge(ref.Source, ref.Sink, pages, after, max(limit, 1))
 	return page, nil
 }
 
 // merge takes the first records of all instances, and notes how far it got in each. Records that were rejected later than the last record
 // that some instance has examined wait for the next page, in which that instance continues.
-func (p *RejectedPage) merge(source, sink string, pages map[string]instanceAnswer, after map[string]string, limit int) {
+func (p *RejectedPage) merge(source, sink string, pages map[string]instanceResponse, after map[string]string, limit int) {
 	names := slices.Sorted(maps.Keys(pages))
 	more, at := false, maps.Clone(after)
 	if at == nil {
@@ -159,7 +159,7 @@ func (c *Catalog) positions(next string) (map[string]string, error) {
 		if !named {
 			instance, id = "", entry
 		}
-		if _, ok := rejectNumber(id); !ok || named != c.co.severalEngines() || at[instance] != "" || len(next) > maxPositions {
+		if _, ok := rejectNumber(id); !ok || named != c.co.isShared() || at[instance] != "" || len(next) > maxPositions {
 			return nil, noPlace(next)
 		}
 		at[instance] = id
@@ -253,7 +253,7 @@ func (c *Catalog) maps(ref Ref) error {
 }
 
 // onRejected carries out a request about one record, where it is.
-func (c *Catalog) onRejected(ctx context.Context, r request) (a rejectsAnswer, err error) {
+func (c *Catalog) onRejected(ctx context.Context, r request) (a rejectsResponse, err error) {
 	for range c.co.rounds() {
 		a, err = c.tryRejected(ctx, r)
 		if gone, refused := errors.AsType[*Error](err); !refused || gone.Code != RecordNotFound {
@@ -264,21 +264,21 @@ func (c *Catalog) onRejected(ctx context.Context, r request) (a rejectsAnswer, e
 }
 
 // tryRejected is one attempt of onRejected.
-func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsAnswer, error) {
+func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsResponse, error) {
 	if _, _, err := c.Sink(r.Source, r.Sinks[0]); err != nil {
-		return rejectsAnswer{}, err
+		return rejectsResponse{}, err
 	}
-	found := func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound && i.Outcome != outcomeFailed }
+	found := func(i instanceResponse) bool { return i.Outcome != outcomeNotFound && i.Outcome != outcomeFailed }
 	all := c.co.carryOut(ctx, r)
-	if !slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Outcome != outcomeNotFound }) {
+	if !slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Outcome != outcomeNotFound }) {
 		got := c.co.ask(ctx, filesTimeout, r, found)
 		all = append(all, got.instances...)
 		if !slices.ContainsFunc(all, found) {
 			knows := func(instance string) bool {
-				return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
+				return slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
 			}
 			if missing := got.missing(ctx, knows); len(missing) > 0 {
-				return rejectsAnswer{}, &MissingError{missing}
+				return rejectsResponse{}, &MissingError{missing}
 			}
 		}
 	}
@@ -286,21 +286,21 @@ func (c *Catalog) tryRejected(ctx context.Context, r request) (rejectsAnswer, er
 		switch i.Outcome {
 		case outcomeDone:
 			if i.Rejects == nil {
-				i.Rejects = &rejectsAnswer{}
+				i.Rejects = &rejectsResponse{}
 			}
 			return *i.Rejects, nil
 		case outcomeChanged:
-			return rejectsAnswer{}, recordChanged(r.Rejects.IDs[0])
+			return rejectsResponse{}, recordChanged(r.Rejects.IDs[0])
 		case outcomeInvalid:
-			return rejectsAnswer{}, refuse(BadRequest, "%s", i.Rejects.Refused)
+			return rejectsResponse{}, refuse(BadRequest, "%s", i.Rejects.Refused)
 		case outcomeOverloaded:
-			return rejectsAnswer{}, cmp.Or(i.err, error(&buffer.OverloadError{Resource: "quarantine", RetryAfter: time.Minute}))
+			return rejectsResponse{}, cmp.Or(i.err, error(&buffer.OverloadError{Resource: "quarantine", RetryAfter: time.Minute}))
 		}
 	}
 	if _, _, err := outcomeOf(all); err != nil {
-		return rejectsAnswer{}, err
+		return rejectsResponse{}, err
 	}
-	return rejectsAnswer{}, recordNotFound(Ref{r.Source, r.Sinks[0]}, r.Rejects.IDs[0])
+	return rejectsResponse{}, recordNotFound(Ref{r.Source, r.Sinks[0]}, r.Rejects.IDs[0])
 }
 
 func recordChanged(recordID string) *Error {
@@ -323,8 +323,8 @@ func refusedEdit(e *forebay.EditError) string {
 }
 
 // onRejects carries out a request about a quarantine in one engine.
-func (c *Catalog) onRejects(ctx context.Context, p place, r request) instanceAnswer {
-	out := instanceAnswer{Instance: p.instance, Outcome: outcomeDone, Rejects: &rejectsAnswer{}}
+func (c *Catalog) onRejects(ctx context.Context, p place, r request) instanceResponse {
+	out := instanceResponse{Instance: p.instance, Outcome: outcomeDone, Rejects: &rejectsResponse{}}
 	q := p.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	id := ""
 	if len(r.Rejects.IDs) > 0 {
@@ -379,7 +379,7 @@ func (c *Catalog) onRejects(ctx context.Context, p place, r request) instanceAns
 }
 
 // list fills a page.
-func (out *rejectsAnswer) list(ctx context.Context, p place, r request) error {
+func (out *rejectsResponse) list(ctx context.Context, p place, r request) error {
 	for _, st := range p.eng.Stats().Sinks {
 		if st.Source == r.Source && st.Sink == r.Sinks[0] {
 			out.Total = st.Quarantine.Records
@@ -402,7 +402,7 @@ func (out *rejectsAnswer) list(ctx context.Context, p place, r request) error {
 const rejectsAtOnce = 100
 
 // moveRejects replays or discards the records of the request that the engine has, or the next records that its filter selects.
-func moveRejects(ctx context.Context, p place, r request, out *rejectsAnswer) error {
+func moveRejects(ctx context.Context, p place, r request, out *rejectsResponse) error {
 	q := p.eng.Sink(r.Source, r.Sinks[0]).Quarantine().With(forebay.QuarantineNote{By: r.Rejects.By, Reason: r.Rejects.Reason})
 	ids := r.Rejects.IDs
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !q.Has(id) })

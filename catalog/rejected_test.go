@@ -109,7 +109,7 @@ func TestQuarantineIsPartOfASink(t *testing.T) {
 	want := func(cat *catalog.Catalog, on forebay.OnReject, b catalog.QuarantineBounds, version int) {
 		t.Helper()
 		if _, s, err := cat.Sink("shop", "orders"); err != nil || s.OnReject != on || s.Quarantine != b || s.Version.Number != version {
-			t.Errorf("%+v, %v", s, err)
+			t.Errorf("got %+v, %v, want version %d with %v and %+v", s, err, version, on, b)
 		}
 		def, _ := cat.Engine().Source("shop")
 		if def.Sinks[0].Version != version || def.Sinks[0].OnReject != on || def.Sinks[0].Quarantine != buffer.QuarantineBounds(b) {
@@ -154,7 +154,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		}
 		whole, _ := listed(t, a.Catalog, 1000)
 		if len(whole) != nodes*each || !slices.IsSortedFunc(whole, func(a, b forebay.RejectedRecord) int { return a.At.Compare(b.At) }) {
-			t.Fatalf("%d records: %+v", len(whole), whole)
+			t.Fatalf("got %d records, %+v, want %d in the order of their times", len(whole), whole, nodes*each)
 		}
 		for _, n := range all {
 			for _, limit := range []int{1, 4, 21, 22} {
@@ -179,11 +179,11 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		rec := content.Record
 		if err != nil || string(rec.Body) != `{"n":14}` || rec.Request.Query != "q=1" || rec.Header.Get("User-Agent") != "till/7" || !slices.Equal(content.Removed, []string{"Cookie"}) ||
 			content.Reason != "missingValue" || rec.Received.IsZero() {
-			t.Fatalf("%+v, %+v, %v", content, rec, err)
+			t.Fatalf("got %+v, %+v, %v, want the rejected record and its content", content, rec, err)
 		}
 		cells, err := a.Handle("shop", "orders").TestRejected(t.Context(), far)
 		if err != nil || len(cells) != 1 || cells[0].Reason != "missingValue" || cells[0].Error == "" || cells[0].Column != "price" {
-			t.Errorf("%+v, %v", cells, err)
+			t.Errorf("got %+v, %v, want one cell, price, whose value is missing", cells, err)
 		}
 		if res, err := b.Handle("shop", "orders").ReplayRejected(t.Context(), far); err != nil || res != (catalog.RejectsResult{Rejected: 1}) {
 			t.Errorf("got %+v, %v, want no error and res == (catalog.RejectsResult{Rejected: 1})", res, err)
@@ -222,7 +222,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		}
 		task, err = b.Wait(t.Context(), task.ID)
 		if err != nil || task.Status != catalog.Failed || *task.Rejects != (catalog.RejectsResult{Replayed: 2 * each}) || !strings.Contains(task.Failure, "node c") {
-			t.Errorf("%+v, %+v, %v", task, task.Rejects, err)
+			t.Errorf("got %+v, %+v, %v, want a failure that names node c after %d replays", task, task.Rejects, err, 2*each)
 		}
 		c.deaf.Store(false)
 		same(t, all...)
@@ -246,7 +246,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			}
 			st, err := n.Handle("shop", "orders").Statistics(t.Context())
 			if q := st.Quarantine; err != nil || q.Records != 0 || q.Added != nodes*each || q.Replayed != nodes*each || !q.OldestAt.IsZero() {
-				t.Errorf("%+v, %v", q, err)
+				t.Errorf("got %+v, %v, want all %d records replayed, none left", q, err, nodes*each)
 			}
 		}
 		if got, want := orders(cluster.target), numbers(nodes*each); !slices.Equal(got, want) {
@@ -318,7 +318,7 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 			}
 			st, err := n.Handle("shop", "orders").Statistics(t.Context())
 			if q := st.Quarantine; err != nil || q.Records != 0 || q.Added != 7 || q.Replayed != 7 || st.Target.Rows != 7 {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("got %+v, %v, want 7 rows in the table from 7 replayed records", st, err)
 			}
 		}
 	})

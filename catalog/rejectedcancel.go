@@ -27,7 +27,7 @@ func (c *Catalog) cancelRejects(ctx context.Context, ref Ref) (Task, error) {
 		return last, err
 	}
 	r := request{Op: opCancelRejects, Source: ref.Source, Sinks: []string{ref.Sink}, Task: last.ID}
-	done := func(i instanceAnswer) bool { return i.Outcome == outcomeDone }
+	done := func(i instanceResponse) bool { return i.Outcome == outcomeDone }
 	got := c.co.ask(ctx, filesTimeout, r, done)
 	all := got.instances
 	if slices.ContainsFunc(all, done) {
@@ -37,7 +37,7 @@ func (c *Catalog) cancelRejects(ctx context.Context, ref Ref) (Task, error) {
 		return now, err
 	}
 	knows := func(instance string) bool {
-		return instance == c.opts.Instance || slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance })
+		return instance == c.opts.Instance || slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance })
 	}
 	if missing := got.missing(ctx, knows); len(missing) > 0 {
 		return Task{}, &MissingError{missing}

@@ -47,7 +47,7 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 			}
 			var cancelled catalog.Task
 			steps := 0
-			b.respond = func(request, answer []byte) []byte {
+			b.respond = func(request, response []byte) []byte {
 				if bytes.Contains(request, []byte(`"op":"replayRejects"`)) {
 					if steps++; steps == 1 {
 						var err error
@@ -56,7 +56,7 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 						}
 					}
 				}
-				return answer
+				return response
 			}
 			task, err := a.Handle("shop", "orders").ReplayRejects(selection)
 			if err == nil {

@@ -31,8 +31,8 @@ type rejectsRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// rejectsAnswer is the result of a rejectsRequest.
-type rejectsAnswer struct {
+// rejectsResponse is the result of a rejectsRequest.
+type rejectsResponse struct {
 	Total   int64            `json:"total,omitempty"`
 	Records []rejectedRecord `json:"records,omitempty"`
 	// More is set if there are more records after the page or the step. Last is then the last record that it has examined, and LastAt when that

@@ -44,7 +44,7 @@ func TestSearchThroughAnyNode(t *testing.T) {
 				for range 50 {
 					page, err := n.Handle("shop", "orders").Rejected(t.Context(), f, limit)
 					if err != nil || len(page.Missing) > 0 || page.Total != 14 || len(page.Records) > limit {
-						t.Fatalf("%+v, %v", page, err)
+						t.Fatalf("got %+v, %v, want at most %d of 14 records, none missing", page, err, limit)
 					}
 					for _, r := range page.Records {
 						c, err := n.Handle("shop", "orders").RejectedRecord(t.Context(), r.ID)

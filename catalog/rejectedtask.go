@@ -261,31 +261,31 @@ const (
 
 // moveAt makes one step at an instance, wherever it is. A step may be repeated, because the records that it has moved are gone. A step that has begun
 // is not ended by ctx, because its moved records would not be counted.
-func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsAnswer, error) {
+func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) (rejectsResponse, error) {
 	var moved RejectsResult // by attempts that have not come to their end
 	failed := Missing{Instance: instance, Node: c.co.instances()[instance]}
 	for attempt, full := 1, 0; ; {
 		if err := cmp.Or(context.Cause(ctx), c.co.owns(hold)); err != nil {
-			return rejectsAnswer{Result: moved}, err
+			return rejectsResponse{Result: moved}, err
 		}
 		stepping, cancel := context.WithTimeout(c.ctx, filesTimeout)
 		all := c.co.carryOut(stepping, r)
 		cancel()
 		if len(all) == 0 {
-			got := c.co.ask(c.ctx, filesTimeout, r, func(i instanceAnswer) bool { return i.Instance == instance })
-			all = slices.DeleteFunc(got.instances, func(i instanceAnswer) bool { return i.Instance != instance })
+			got := c.co.ask(c.ctx, filesTimeout, r, func(i instanceResponse) bool { return i.Instance == instance })
+			all = slices.DeleteFunc(got.instances, func(i instanceResponse) bool { return i.Instance != instance })
 			if len(all) == 0 {
 				missing := got.missing(ctx, func(other string) bool { return other != instance })
 				if len(missing) == 0 {
-					return rejectsAnswer{Result: moved}, nil // it has ended because it had none left
+					return rejectsResponse{Result: moved}, nil // it has ended because it had none left
 				}
 				failed = missing[0]
 			}
 		}
-		slices.SortFunc(all, func(a, b instanceAnswer) int { return cmp.Compare(b.Epoch, a.Epoch) })
+		slices.SortFunc(all, func(a, b instanceResponse) int { return cmp.Compare(b.Epoch, a.Epoch) })
 		for _, i := range all[:min(1, len(all))] {
 			if i.Rejects == nil {
-				i.Rejects = &rejectsAnswer{}
+				i.Rejects = &rejectsResponse{}
 			}
 			i.Rejects.Result.add(moved)
 			switch i.Outcome {
@@ -294,18 +294,18 @@ func (c *Catalog) moveAt(ctx context.Context, hold, instance string, r request) 
 			case outcomeOverloaded:
 				moved = i.Rejects.Result
 				if full++; full >= fullAttempts {
-					return rejectsAnswer{Result: moved}, fmt.Errorf("sink %q is full at instance %s; send the request again when its rows are in their table", r.Sinks[0], instance)
+					return rejectsResponse{Result: moved}, fmt.Errorf("sink %q is full at instance %s; send the request again when its rows are in their table", r.Sinks[0], instance)
 				}
 				attempt = 0
 			default:
 				moved, failed.Reason = i.Rejects.Result, "it has failed there, see the log of the node"
 				if i.err != nil && attempt == moveAttempts {
-					return rejectsAnswer{Result: moved}, i.err
+					return rejectsResponse{Result: moved}, i.err
 				}
 			}
 		}
 		if attempt == moveAttempts {
-			return rejectsAnswer{Result: moved}, &MissingError{[]Missing{failed}}
+			return rejectsResponse{Result: moved}, &MissingError{[]Missing{failed}}
 		}
 		attempt++
 		select {

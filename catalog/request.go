@@ -46,8 +46,8 @@ type request struct {
 	Rejects *rejectsRequest `json:"rejects,omitempty"`
 }
 
-// instanceAnswer is the outcome of a request at one engine.
-type instanceAnswer struct {
+// instanceResponse is the outcome of a request at one engine.
+type instanceResponse struct {
 	Instance string `json:"instance"`
 	// Epoch is 0 at the node that accepts rows for the instance, and grows with each one that takes it over. The highest knows most.
 	Epoch uint64 `json:"epoch,omitempty"`
@@ -58,7 +58,7 @@ type instanceAnswer struct {
 	// Why says it in words, for people. It may be empty.
 	Why string `json:"why,omitempty"`
 	// Rejects is the result of the requests about a quarantine.
-	Rejects *rejectsAnswer `json:"rejects,omitempty"`
+	Rejects *rejectsResponse `json:"rejects,omitempty"`
 
 	err error // of an instance of this node
 }
@@ -87,8 +87,8 @@ type place struct {
 }
 
 // carryOut carries out a request with an engine of this catalog.
-func (c *Catalog) carryOut(ctx context.Context, p place, r request) instanceAnswer {
-	out := instanceAnswer{Instance: p.instance}
+func (c *Catalog) carryOut(ctx context.Context, p place, r request) instanceResponse {
+	out := instanceResponse{Instance: p.instance}
 	switch {
 	case r.Rejects != nil:
 		return c.onRejects(ctx, p, r)
@@ -102,9 +102,9 @@ func (c *Catalog) carryOut(ctx context.Context, p place, r request) instanceAnsw
 	return out
 }
 
-// answers are the responses of other nodes to a request. On a single node there are none, and nothing is missing.
-type answers struct {
-	instances []instanceAnswer
+// responses are the responses of other nodes to a request. On a single node there are none, and nothing is missing.
+type responses struct {
+	instances []instanceResponse
 	// missing returns the instances, by name, that has does not know.
 	missing func(ctx context.Context, has func(instance string) bool) []Missing
 }
@@ -138,6 +138,8 @@ func onSinks(ctx context.Context, of func(sink string) waitingFiles, r request) 
 			err = of(sink).SplitFile(ctx, r.File)
 		case r.Op == opQuarantineFile:
 			err = of(sink).QuarantineFile(ctx, r.File)
+		case r.Op != opRetry:
+			err = fmt.Errorf("the request %.40q is not known", r.Op)
 		case r.File != "":
 			err = of(sink).RetryFile(ctx, r.File)
 		default:
@@ -186,10 +188,10 @@ func (c *Catalog) everywhere(ctx context.Context, r request) (_ outcome, why str
 	}
 	// A node that has lost its instance and does not know yet fails. Its adopter does not.
 	failed := func(instance string) bool {
-		return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome == outcomeFailed })
+		return slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance && i.Outcome == outcomeFailed })
 	}
 	knows := func(instance string) bool {
-		return slices.ContainsFunc(all, func(i instanceAnswer) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
+		return slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance && i.Outcome != outcomeFailed })
 	}
 	missing := got.missing(ctx, knows)
 	for i, m := range missing {
@@ -204,7 +206,7 @@ func (c *Catalog) everywhere(ctx context.Context, r request) (_ outcome, why str
 }
 
 // outcomeOf returns what became of a request at some instances, with words about it, and the error of one of this node.
-func outcomeOf(list []instanceAnswer) (done outcome, why string, err error) {
+func outcomeOf(list []instanceResponse) (done outcome, why string, err error) {
 	done = outcomeNotFound
 	for _, i := range list {
 		switch {

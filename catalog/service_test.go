@@ -81,11 +81,11 @@ func TestRotationHasTheTextOfTheService(t *testing.T) {
 		t.Errorf("got %+v, %v, want no error and source.Version.Description == \"Rotated secret.\"", source.Version, err)
 	}
 	if source, err = cat.RotateSecret(t.Context(), user, "web", time.Hour); err != nil || !strings.HasPrefix(source.Version.Description, "Rotated secret. The old one is accepted until ") {
-		t.Errorf("%+v, %v", source.Version, err)
+		t.Errorf("got %+v, %v, want a version that says how long the old secret is accepted", source.Version, err)
 	}
 	for _, v := range []any{source, &source, catalog.Sink{Token: catalog.Token{Value: source.Secret}}} {
 		if text := fmt.Sprintf("%#v %+v", v, v); strings.Contains(text, source.Secret) || strings.Contains(text, source.OldSecret) && source.OldSecret != "" {
-			t.Errorf("%T: %s", v, text)
+			t.Errorf("%T: got %s, want no secret", v, text)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestSharedPause(t *testing.T) {
 		if _, sinks, _ := a.Sinks("web", false); len(sinks) != 1 {
 			t.Errorf("sinks %v", sinks)
 		}
-		if _, used := a.SinkToken("web", "a"); len(tokens.live) > 1 || !used {
+		if _, used := a.Handle("web", "a").Token(); len(tokens.live) > 1 || !used {
 			t.Errorf("tokens %v", tokens.live)
 		}
 	})

@@ -84,11 +84,11 @@ func (n *nodes) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error
 			if one.deaf.Load() {
 				continue
 			}
-			answer := one.Answer(ctx, request)
+			response := one.Respond(ctx, request)
 			if one.respond != nil {
-				answer = one.respond(request, answer)
+				response = one.respond(request, response)
 			}
-			if answer != nil && !yield(answer, nil) {
+			if response != nil && !yield(response, nil) {
 				return
 			}
 		}
@@ -158,7 +158,7 @@ func same(t *testing.T, all ...*node) {
 				s += fmt.Sprintf("source %s %v %d %s %v %v\n", src.ID, deleted, src.Version.Number, src.Secret, src.Disabled != nil, src.Settings)
 				_, sinks, _ := n.Sinks(src.ID, false)
 				for _, sink := range sinks {
-					token, _ := n.SinkToken(src.ID, sink.ID)
+					token, _ := n.Handle(src.ID, sink.ID).Token()
 					versions, err := n.Versions(catalog.Ref{Source: src.ID, Sink: sink.ID})
 					s += fmt.Sprintf("  sink %s %s %s %q %s %d %v\n", sink.ID, sink.TableID, sink.Description, token.ID, token.Value, len(versions), err)
 				}
@@ -284,7 +284,7 @@ func TestSharedRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})
 		all := cluster.three()
-		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostAnswers: 0.1, LateRequests: 0.05})
+		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostResponses: 0.1, LateRequests: 0.05})
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
 		// untilFree makes a change that others may be in the way of.
 		untilFree := func(n *node, change func() (catalog.Task, error)) {
@@ -464,7 +464,7 @@ func TestSharedBusy(t *testing.T) {
 		for what, err := range map[string]error{"delete": deleted, "disable": disabled, "rotate": rotated} {
 			var busy *catalog.Error
 			if !errors.As(err, &busy) || busy.Code != catalog.Busy || busy.Task != task.ID {
-				t.Errorf("%s gives %v", what, err)
+				t.Errorf("%s: got %v, want an error that names the running task %s", what, err, task.ID)
 			}
 		}
 		close(tokens.gate)

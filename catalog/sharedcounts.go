@@ -23,9 +23,14 @@ type sharedCounts struct {
 
 func (s *shared) count(ctx context.Context, sources []string) counts {
 	k := sharedCounts{instance: s.c.opts.Instance, others: map[string]map[[2]string]sinkCounts{}}
-	answers := s.askNodes(ctx, statisticsTimeout, request{Op: opStatistics, Sources: sources}, nil)
+	r := request{Op: opStatistics, Sources: sources}
+	got := s.askNodes(ctx, statisticsTimeout, r, nil)
+	var responses []instanceResponse
+	for _, a := range s.adopted.all() {
+		responses = append(responses, s.carryOutWith(ctx, a, r))
+	}
 	epochs := map[string]uint64{}
-	for _, i := range append(s.adoptedCounts(sources), answers.instances()...) {
+	for _, i := range append(responses, got.instances()...) {
 		if _, known := k.others[i.Instance]; known && i.Epoch < epochs[i.Instance] {
 			continue
 		}
@@ -35,11 +40,7 @@ func (s *shared) count(ctx context.Context, sources []string) counts {
 		}
 	}
 	has := func(instance string) bool { return instance == k.instance || k.others[instance] != nil }
-	if k.view = s.members.view(); len(s.missing(k.view, has, answers)) > 0 {
-		_ = s.catchUp(ctx, statisticsTimeout) // an instance that has ended meanwhile is not missing
-		k.view = s.members.view()
-	}
-	k.away = s.missing(k.view, has, answers)
+	k.view, k.away = s.missing(ctx, has, got)
 	k.own = s.c.engineCounts(sources) // last, so that the caller sees the events that it has just sent here
 	return k
 }

@@ -107,7 +107,7 @@ func (s *shared) outcome(ch *change, records map[string][]byte, cause error) (st
 	if pending, ok := errors.AsType[*pendingError](cause); ok {
 		stored, err = pending.outcome()
 	} else {
-		stored, err = s.c.holds(records)
+		stored, err = s.c.isStored(records)
 	}
 	return stored, s.c.defs.get(ch.ref.Source), err
 }

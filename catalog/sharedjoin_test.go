@@ -41,8 +41,8 @@ func cutFor(w *wire, d time.Duration) {
 	time.AfterFunc(d, func() { w.cut.Store(false) })
 }
 
-// loseAnswer has the first append stored without a response, and then cuts the wire for a time.
-func loseAnswer(w *wire, d time.Duration) {
+// loseResponse has the first append stored without a response, and then cuts the wire for a time.
+func loseResponse(w *wire, d time.Duration) {
 	w.after = func(n int64) error {
 		if n > 1 {
 			return nil
@@ -56,8 +56,8 @@ func loseAnswer(w *wire, d time.Duration) {
 // when it is over, and the others know it.
 func TestJoinWaits(t *testing.T) {
 	for name, prepare := range map[string]func(*wire){
-		"cut":         func(w *wire) { cutFor(w, 5*time.Minute) },
-		"answer lost": func(w *wire) { loseAnswer(w, 5*time.Minute) },
+		"cut":           func(w *wire) { cutFor(w, 5*time.Minute) },
+		"response lost": func(w *wire) { loseResponse(w, 5*time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestJoinWaits(t *testing.T) {
 // TestJoinEndsWithItsContext checks that the error says who waits, and for what.
 func TestJoinEndsWithItsContext(t *testing.T) {
 	for name, prepare := range map[string]func(*wire){
-		"cut":         func(w *wire) { cutFor(w, time.Hour) },
-		"answer lost": func(w *wire) { loseAnswer(w, time.Hour) },
+		"cut":           func(w *wire) { cutFor(w, time.Hour) },
+		"response lost": func(w *wire) { loseResponse(w, time.Hour) },
 	} {
 		for _, patience := range []time.Duration{5 * time.Second, 2 * time.Minute} {
 			t.Run(name+" "+patience.String(), func(t *testing.T) {

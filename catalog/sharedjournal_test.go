@@ -56,7 +56,7 @@ func TestJournalCounts(t *testing.T) {
 			}
 			j.SetFaults(changelogtest.Faults{
 				Delay: 20 * time.Millisecond, Timeout: 500 * time.Millisecond,
-				LostRequests: 0.05, LateRequests: 0.05, RepeatedRequests: 0.05, LostAnswers: 0.1, StaleReads: 0.1,
+				LostRequests: 0.05, LateRequests: 0.05, RepeatedRequests: 0.05, LostResponses: 0.1, StaleReads: 0.1,
 			})
 			var mu sync.Mutex
 			added, unknown := map[string]int{}, 0
@@ -225,7 +225,7 @@ func TestJournalAway(t *testing.T) {
 		sent := make(chan error, 1)
 		go func() {
 			sent <- s.commitIf(func() error { // the last moment before the append
-				j.SetFaults(changelogtest.Faults{LostAnswers: 1})
+				j.SetFaults(changelogtest.Faults{LostResponses: 1})
 				return nil
 			}, map[string][]byte{"a": encode(2)})
 		}()

@@ -316,20 +316,5 @@ func (s *shared) droppedAgain(erased []string) error {
 }
 
 func (l *levelRecord) add(more buffer.Level) {
-	sum := buffer.Level(*l)
-	addLevel(&sum, more)
-	*l = levelRecord(sum)
-}
-
-// addLevel adds the counters of a level to sum, whose times then span both.
-func addLevel(sum *buffer.Level, more buffer.Level) {
-	sum.Rows += more.Rows
-	sum.StoredBytes += more.StoredBytes
-	sum.RawBytes += more.RawBytes
-	if !more.FirstAt.IsZero() && (sum.FirstAt.IsZero() || more.FirstAt.Before(sum.FirstAt)) {
-		sum.FirstAt = more.FirstAt
-	}
-	if more.LastAt.After(sum.LastAt) {
-		sum.LastAt = more.LastAt
-	}
+	*l = levelRecord(sumOf(buffer.Level(*l), more))
 }

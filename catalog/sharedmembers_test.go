@@ -60,7 +60,7 @@ func TestSharedStatistics(t *testing.T) {
 		wantCounts(t, "at first", 3, 6, nil, all...)
 		st, err := all[0].Handle("web", "b").Statistics(t.Context())
 		if err != nil || len(st.Files) < 6 || !slices.IsSortedFunc(st.Files, func(a, b buffer.FileStats) int { return a.OpenedAt.Compare(b.OpenedAt) }) {
-			t.Errorf("%d files, %v", len(st.Files), err)
+			t.Errorf("got %d files, %v, want at least 6 in the order of their opening", len(st.Files), err)
 		}
 		if err := all[2].ClearStatistics(t.Context(), catalog.Ref{Source: "web", Sink: "a"}); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 // A record of a quarantine has its body. Whoever can send a request can read such records and discard rows, so only nodes may.
 type Peers interface {
 	// Ask sends a request to all other catalogs and yields their responses as they arrive, until ctx ends. Each of the other catalogs calls
-	// [Catalog.Answer]. Responses may be lost and may arrive twice. An error ends it.
+	// [Catalog.Respond]. Responses may be lost and may arrive twice. An error ends it.
 	Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error]
 }
 
@@ -89,21 +89,21 @@ func (r request) refused() string {
 	return unreadable
 }
 
-// answer is the response of a catalog about the instances that it has.
-type answer struct {
+// response is the response of a catalog about the instances that it has.
+type response struct {
 	Format int    `json:"format"`
 	Node   string `json:"node"`
 	// Refused says why there is no result.
-	Refused   string           `json:"refused,omitempty"`
-	Instances []instanceAnswer `json:"instances,omitempty"`
+	Refused   string             `json:"refused,omitempty"`
+	Instances []instanceResponse `json:"instances,omitempty"`
 }
 
-// Answer returns the response to a request that another catalog sent with [Peers.Ask]. It returns nil for a request of this catalog, for any other
+// Respond returns the response to a request that another catalog sent with [Peers.Ask]. It returns nil for a request of this catalog, for any other
 // request without a response, and after Close. It may be called concurrently.
-func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
+func (c *Catalog) Respond(ctx context.Context, asked []byte) []byte {
 	s, ok := c.co.(*shared)
 	var r peerRequest
-	a := answer{Format: peerFormat, Node: c.opts.Node}
+	a := response{Format: peerFormat, Node: c.opts.Node}
 	err := json.Unmarshal(asked, &r)
 	switch {
 	case !ok || c.ctx.Err() != nil || r.From == s.opening:
@@ -128,7 +128,7 @@ func (c *Catalog) Answer(ctx context.Context, asked []byte) []byte {
 	return encode(a)
 }
 
-func (s *shared) carryOut(ctx context.Context, r request) (list []instanceAnswer) {
+func (s *shared) carryOut(ctx context.Context, r request) (list []instanceResponse) {
 	own := adopted{place: place{eng: s.c.eng, instance: s.c.opts.Instance}}
 	for _, a := range append(s.adopted.all(), own) {
 		if r.Rejects == nil || r.Rejects.Instance == "" || r.Rejects.Instance == a.instance {
@@ -138,10 +138,10 @@ func (s *shared) carryOut(ctx context.Context, r request) (list []instanceAnswer
 	return list
 }
 
-func (s *shared) carryOutWith(ctx context.Context, a adopted, r request) (out instanceAnswer) {
+func (s *shared) carryOutWith(ctx context.Context, a adopted, r request) (out instanceResponse) {
 	switch {
 	case r.Op == opStatistics:
-		return instanceAnswer{Instance: a.instance, Epoch: a.epoch, Sinks: countsOf(a.counts(), r.Sources)}
+		return instanceResponse{Instance: a.instance, Epoch: a.epoch, Sinks: countsOf(a.counts(), r.Sources)}
 	case r.Rejects != nil && a.move != nil:
 		a.move.RLock()
 		defer a.move.RUnlock()
@@ -180,35 +180,31 @@ func (s *shared) rounds() iter.Seq[[]string] {
 	}
 }
 
-func (s *shared) severalEngines() bool { return true }
+func (s *shared) isShared() bool { return true }
 
-// nodeAnswers has the responses of the other nodes, by node. cause says why there are no more. Nil means that the time was over.
-type nodeAnswers struct {
-	byNode map[string]answer
+// nodeResponses has the responses of the other nodes, by node. cause says why there are no more. Nil means that the time was over.
+type nodeResponses struct {
+	byNode map[string]response
 	cause  error
 }
 
-func (a nodeAnswers) instances() (list []instanceAnswer) {
+func (a nodeResponses) instances() (list []instanceResponse) {
 	for _, node := range slices.Sorted(maps.Keys(a.byNode)) {
 		list = append(list, a.byNode[node].Instances...)
 	}
 	return list
 }
 
-func (s *shared) ask(ctx context.Context, timeout time.Duration, r request, enough func(instanceAnswer) bool) answers {
+func (s *shared) ask(ctx context.Context, timeout time.Duration, r request, enough func(instanceResponse) bool) responses {
 	got := s.askNodes(ctx, timeout, r, enough)
-	return answers{got.instances(), func(ctx context.Context, has func(instance string) bool) []Missing {
-		missing := s.missing(s.members.view(), has, got)
-		if len(missing) > 0 { // an instance that has ended meanwhile is not missing
-			_ = s.catchUp(ctx, statisticsTimeout)
-			missing = s.missing(s.members.view(), has, got)
-		}
+	return responses{got.instances(), func(ctx context.Context, has func(instance string) bool) []Missing {
+		_, missing := s.missing(ctx, has, got)
 		return missing
 	}}
 }
 
-func (s *shared) askNodes(ctx context.Context, timeout time.Duration, r request, enough func(instanceAnswer) bool) nodeAnswers {
-	got := nodeAnswers{byNode: map[string]answer{}}
+func (s *shared) askNodes(ctx context.Context, timeout time.Duration, r request, enough func(instanceResponse) bool) nodeResponses {
+	got := nodeResponses{byNode: map[string]response{}}
 	nodes := map[string]bool{}
 	for _, m := range s.members.view().instances {
 		nodes[m.Node] = true
@@ -231,15 +227,15 @@ func (s *shared) askNodes(ctx context.Context, timeout time.Duration, r request,
 			}
 			break
 		}
-		var a answer
+		var a response
 		err = json.Unmarshal(data, &a)
 		switch {
 		case a.Node == "":
 			continue // its node is not known
 		case a.Format > peerFormat:
-			a = answer{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which responds in format %d: update this node", a.Format)}
+			a = response{Node: a.Node, Refused: fmt.Sprintf("it has a newer release, which responds in format %d: update this node", a.Format)}
 		case err != nil || a.Format < 1:
-			a = answer{Node: a.Node, Refused: "its response is unreadable"}
+			a = response{Node: a.Node, Refused: "its response is unreadable"}
 		}
 		got.byNode[a.Node] = a
 		if delete(nodes, a.Node); len(nodes) == 0 || enough != nil && slices.ContainsFunc(a.Instances, enough) {
@@ -249,18 +245,30 @@ func (s *shared) askNodes(ctx context.Context, timeout time.Duration, r request,
 	return got
 }
 
-// missing returns the members that has does not know, by name.
-func (s *shared) missing(v membersView, has func(instance string) bool, got nodeAnswers) (list []Missing) {
+// missing returns the members, and those that has does not know, by name. An instance that has ended meanwhile is not missing.
+func (s *shared) missing(ctx context.Context, has func(instance string) bool, got nodeResponses) (membersView, []Missing) {
+	v := s.members.view()
+	list := s.missingOf(v, has, got)
+	if len(list) > 0 {
+		_ = s.catchUp(ctx, statisticsTimeout)
+		v = s.members.view()
+		list = s.missingOf(v, has, got)
+	}
+	return v, list
+}
+
+// missingOf is [shared.missing] for the members of a view.
+func (s *shared) missingOf(v membersView, has func(instance string) bool, got nodeResponses) (list []Missing) {
 	for _, instance := range slices.Sorted(maps.Keys(v.instances)) {
 		if has(instance) {
 			continue
 		}
 		node := v.instances[instance].Node
 		m := Missing{Instance: instance, Node: node}
-		switch a, answered := got.byNode[node]; {
-		case answered && a.Refused != "":
+		switch a, responded := got.byNode[node]; {
+		case responded && a.Refused != "":
 			m.Reason = a.Refused
-		case answered || node == s.c.opts.Node:
+		case responded || node == s.c.opts.Node:
 			m.Reason = "the node has a new instance, and no node has this one: it is about to be taken over, or damaged"
 		case got.cause != nil:
 			m.Reason = "the servers do not pass on the request"
@@ -287,8 +295,8 @@ type rejectsMove struct {
 }
 
 // refuses returns the response to a request about rejected records that move, or have moved, or nil if the engine serves it. Called with move held.
-func (a adopted) refuses(r request, q forebay.SinkQuarantine) *instanceAnswer {
-	out := &instanceAnswer{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeNotFound, Rejects: &rejectsAnswer{}}
+func (a adopted) refuses(r request, q forebay.SinkQuarantine) *instanceResponse {
+	out := &instanceResponse{Instance: a.instance, Epoch: a.epoch, Outcome: outcomeNotFound, Rejects: &rejectsResponse{}}
 	switch {
 	case a.move.moved && r.Op == opRejects:
 		out.Outcome = outcomeDone
@@ -328,13 +336,6 @@ func (a *adoptions) all() (list []adopted) {
 	defer a.mu.Unlock()
 	for _, one := range a.list {
 		list = append(list, one.adopted)
-	}
-	return list
-}
-
-func (s *shared) adoptedCounts(sources []string) (list []instanceAnswer) {
-	for _, a := range s.adopted.all() {
-		list = append(list, instanceAnswer{Instance: a.instance, Epoch: a.epoch, Sinks: countsOf(a.counts(), sources)})
 	}
 	return list
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// SinkHandle is one sink: its quarantine, its files, its counters and its shadow. See [Catalog.Handle] and [Maintenance.Handle]. A handle costs nothing
-// and is safe for concurrent use. Each method returns [SourceNotFound] or [SinkNotFound] for a sink that does not exist.
+// SinkHandle is one sink: its quarantine, its files, its counters, its token and its shadow. See [Catalog.Handle] and [Maintenance.Handle]. A handle costs nothing
+// and is safe for concurrent use. Each method with an error returns [SourceNotFound] or [SinkNotFound] for a sink that does not exist.
 type SinkHandle struct {
 	on  maintained
 	ref Ref
@@ -20,7 +20,7 @@ func (c *Catalog) Handle(sourceID, id string) SinkHandle { return SinkHandle{c, 
 // Handle returns a handle of a sink. The sink need not exist.
 func (m *Maintenance) Handle(sourceID, id string) SinkHandle { return SinkHandle{m, Ref{sourceID, id}} }
 
-// maintained has the quarantines, files, counters and shadows of sinks: a [Catalog] or a [Maintenance].
+// maintained has the quarantines, files, counters, tokens and shadows of sinks: a [Catalog] or a [Maintenance].
 type maintained interface {
 	listRejected(ctx context.Context, ref Ref, f forebay.RejectedFilter, limit int) (RejectedPage, error)
 	rejectedRecord(ctx context.Context, ref Ref, recordID string) (forebay.RejectedContent, error)
@@ -36,6 +36,7 @@ type maintained interface {
 	shadowReport(ref Ref) (forebay.ShadowReport, error)
 	endShadow(ref Ref) (forebay.ShadowReport, error)
 	onFile(ctx context.Context, r request) error
+	token(ref Ref) (Token, bool)
 }
 
 // Rejected lists the quarantine of a sink, at most limit records that f selects. f.After is the Next of the page before. The work of each
@@ -90,6 +91,10 @@ func (h SinkHandle) DiscardRejects(by By, s RejectedSelection, reason string) (T
 func (h SinkHandle) CancelRejects(ctx context.Context) (Task, error) {
 	return h.on.cancelRejects(ctx, h.ref)
 }
+
+// Token returns the token that imports the rows of the sink. This is its own token or, for the remaining rows of a sink that accepts no
+// events, the last one it had. It reports false if there is none, which is always so in a [Maintenance].
+func (h SinkHandle) Token() (Token, bool) { return h.on.token(h.ref) }
 
 // Statistics returns the counters of a sink. See [Catalog.Statistics].
 func (h SinkHandle) Statistics(ctx context.Context) (Statistics, error) {

@@ -131,18 +131,32 @@ func newStatistics(own forebay.SinkStats) Statistics {
 }
 
 func (out *Statistics) add(n forebay.SinkStats) {
-	addLevel(&out.Local, n.Local)
-	addLevel(&out.Staging, n.Staging)
-	addLevel(&out.Target, n.Target)
-	addLevel(&out.Expired, n.Expired)
-	addLevel(&out.Damaged, n.Damaged)
-	addLevel(&out.Discarded, n.Discarded)
+	out.Local = sumOf(out.Local, n.Local)
+	out.Staging = sumOf(out.Staging, n.Staging)
+	out.Target = sumOf(out.Target, n.Target)
+	out.Expired = sumOf(out.Expired, n.Expired)
+	out.Damaged = sumOf(out.Damaged, n.Damaged)
+	out.Discarded = sumOf(out.Discarded, n.Discarded)
 	out.Quarantine.add(newQuarantineStatistics(n.Quarantine))
 	for reason, records := range n.Rejected {
 		out.Rejected[reason] += records
 	}
 	out.Files = append(out.Files, n.Files...)
 	out.Refused = cmp.Or(out.Refused, n.Refused)
+}
+
+// sumOf adds the counters of two levels. Its times span both.
+func sumOf(a, b buffer.Level) buffer.Level {
+	a.Rows += b.Rows
+	a.StoredBytes += b.StoredBytes
+	a.RawBytes += b.RawBytes
+	if !b.FirstAt.IsZero() && (a.FirstAt.IsZero() || b.FirstAt.Before(a.FirstAt)) {
+		a.FirstAt = b.FirstAt
+	}
+	if b.LastAt.After(a.LastAt) {
+		a.LastAt = b.LastAt
+	}
+	return a
 }
 
 func (out *Statistics) subtract(cleared Cleared) {
@@ -161,7 +175,7 @@ func (out *Statistics) finish(clearedAt time.Time) {
 		if l.Rows <= 0 {
 			l.Rows, l.StoredBytes, l.RawBytes = 0, 0, 0
 		}
-		addLevel(&out.Total, l)
+		out.Total = sumOf(out.Total, l)
 	}
 	out.Files = slices.DeleteFunc(out.Files, func(f buffer.FileStats) bool { return !f.OpenedAt.After(clearedAt) })
 	slices.SortStableFunc(out.Files, func(a, b buffer.FileStats) int { return a.OpenedAt.Compare(b.OpenedAt) })

@@ -129,9 +129,9 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 	}
 }
 
-// holds reports whether the store has the records of a commit. No other goroutine writes their keys meanwhile, because they belong to
+// isStored reports whether the store has the records of a commit. No other goroutine writes their keys meanwhile, because they belong to
 // the source whose lock the caller has, or to its task.
-func (c *Catalog) holds(records map[string][]byte) (bool, error) {
+func (c *Catalog) isStored(records map[string][]byte) (bool, error) {
 	for _, key := range slices.Sorted(maps.Keys(records)) {
 		have, err := c.store.Get(key)
 		if err != nil {

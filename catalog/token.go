@@ -15,7 +15,7 @@ import (
 type Token struct {
 	// ID names the token. It is no secret.
 	ID string `json:"id"`
-	// Value is the secret. It is stored and given to drivers by [Catalog.SinkToken], and shown nowhere.
+	// Value is the secret. It is stored and given to drivers by [SinkHandle.Token], and shown nowhere.
 	Value string `json:"value"`
 	// Bucket is the bucket that the token may write to.
 	Bucket string `json:"bucket"`
@@ -128,17 +128,15 @@ func (c *Catalog) deleteTokens(made []Token) error {
 	return errors.Join(problems...)
 }
 
-// SinkToken returns the token that imports the rows of a sink. This is its own token or, for the remaining rows of a sink that accepts no
-// events, the last one it had. It reports false if there is none.
-func (c *Catalog) SinkToken(sourceID, sinkID string) (Token, bool) {
-	if t := c.defs.get(sourceID); t != nil {
-		if s := t.sinks[sinkID]; s != nil && s.Token.ID != "" {
+func (c *Catalog) token(ref Ref) (Token, bool) {
+	if t := c.defs.get(ref.Source); t != nil {
+		if s := t.sinks[ref.Sink]; s != nil && s.Token.ID != "" {
 			return s.Token, true
 		}
 	}
 	var last retired
 	for _, r := range c.retired.all() {
-		if r.Source == sourceID && r.Sink == sinkID && !r.At.Before(last.At) {
+		if r.Source == ref.Source && r.Sink == ref.Sink && !r.At.Before(last.At) {
 			last = r
 		}
 	}
@@ -157,7 +155,7 @@ func (c *Catalog) deleteRetired(ctx context.Context, now time.Time) {
 	}
 	for _, r := range due {
 		// Rows on other nodes may need a token too.
-		if (c.co.severalEngines() || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
+		if (c.co.isShared() || waiting[r.Source+"/"+r.Sink] > 0) && now.Sub(r.At) < retiredFor {
 			continue
 		}
 		if err := c.opts.Tokens.DeleteToken(ctx, r.Token.ID); err != nil {

@@ -93,7 +93,7 @@ func TestSettingsOfANewSourceAreChecked(t *testing.T) {
 		for _, err := range []error{err1, err2, cat.ValidateSource(ofSource), cat.ValidateSource(ofSink), cat.ValidateSink("shop", sink)} {
 			var refused *catalog.Error
 			if !errors.As(err, &refused) || refused.Code != catalog.BadRequest || !strings.Contains(err.Error(), wrong) {
-				t.Errorf("%s: got %v", wrong, err)
+				t.Errorf("%s: got %v, want a bad request that names it", wrong, err)
 			}
 		}
 	}

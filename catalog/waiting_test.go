@@ -91,7 +91,7 @@ func TestWaitingRowsFlow(t *testing.T) {
 				for range 3 {
 					ingest(t, eng, "web", false)
 				}
-				token, _ := cat.SinkToken("web", "a")
+				token, _ := cat.Handle("web", "a").Token()
 				must(end(cat))
 				time.Sleep(5 * time.Minute) // several sweeps
 				if n := len(mem.Rows("in.c-web.a")); n != 0 || !tokens.has(token.ID) {

@@ -38,7 +38,7 @@ func wantForgotten(t *testing.T, who string, err error) {
 	t.Helper()
 	fenced, ok := errors.AsType[*changelog.FencedError](err)
 	if !ok || fenced.Owner.Node != "" || fenced.Owner.State != changelog.Retired || !strings.Contains(err.Error(), "its record is deleted") {
-		t.Errorf("%s: %v", who, err)
+		t.Errorf("%s: got %v, want an error that says that the record is deleted", who, err)
 	}
 }
 

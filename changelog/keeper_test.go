@@ -421,7 +421,7 @@ func TestStatesFollowEachOther(t *testing.T) {
 // Beats, epochs and changes of one process do not fence it, and no epoch is given twice.
 func TestKeeperIsSharedByGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owners := changelogtest.NewOwners(1, changelogtest.Faults{Delay: time.Second, LostAnswers: 0.2, StaleReads: 0.2})
+		owners := changelogtest.NewOwners(1, changelogtest.Faults{Delay: time.Second, LostResponses: 0.2, StaleReads: 0.2})
 		k := take(t, newLink(owners), "a", "i", 0)
 		var mu sync.Mutex
 		var epochs []uint64

@@ -139,7 +139,7 @@ func FuzzOwner(tf *testing.F) {
 			t.Fatalf("%s was written and cannot be read: %v", text, err)
 		}
 		if twice, err := json.Marshal(again); err != nil || !bytes.Equal(text, twice) {
-			t.Fatalf("%s becomes %s (%v)", text, twice, err)
+			t.Fatalf("got %s again as %s (%v), want the same text", text, twice, err)
 		}
 	})
 }

@@ -223,7 +223,7 @@ func (w *ownership) faults() changelogtest.Faults {
 	chance := func() float64 { return float64(w.rng.IntN(3)) / 8 }
 	return changelogtest.Faults{
 		Delay: time.Duration(w.rng.Int64N(int64(time.Second))), Timeout: lease / 4,
-		LostRequests: chance(), LateRequests: chance(), LostAnswers: chance(), StaleReads: chance(), SkippedVersions: chance(), BrokenWatches: chance() / 4,
+		LostRequests: chance(), LateRequests: chance(), LostResponses: chance(), StaleReads: chance(), SkippedVersions: chance(), BrokenWatches: chance() / 4,
 	}
 }
 
@@ -502,7 +502,7 @@ func (p *ownerProcess) work(ctx context.Context, k *changelog.Keeper) {
 				continue
 			}
 			if epoch <= last {
-				w.Errorf("%s: epoch %d follows %d", k.Instance(), epoch, last)
+				w.Errorf("%s: got epoch %d after %d, want a higher one", k.Instance(), epoch, last)
 			}
 			last, open = epoch, p.claim(k, epoch)
 		case 1:

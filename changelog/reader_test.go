@@ -255,7 +255,7 @@ func FuzzReader(f *testing.F) {
 			}
 			if b.Number != before.Number+1 || b.Epoch < before.Epoch || b.Position <= before.Position ||
 				b.Epoch == before.Epoch && b.Node != before.Node {
-				t.Fatalf("%+v follows %+v", b.Point, before)
+				t.Fatalf("got %+v after %+v, want the next number at a higher position, and one node in an epoch", b.Point, before)
 			}
 			before = b.Point
 		}

@@ -97,7 +97,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		Delay:   time.Duration(s.rng.IntN(50)) * time.Millisecond,
 		Timeout: time.Second,
 		// Most messages arrive, so that there is something to lose.
-		LostRequests: some(0.02), LateRequests: some(0.02), RepeatedRequests: some(0.1), LostAnswers: some(0.02), NewLeaders: some(0.02),
+		LostRequests: some(0.02), LateRequests: some(0.02), RepeatedRequests: some(0.1), LostResponses: some(0.02), NewLeaders: some(0.02),
 	}
 	t.Cleanup(func() {
 		for _, n := range s.nodes {

@@ -155,8 +155,8 @@ func TestMissingNodeIsNamed(t *testing.T) {
 		}
 	}()
 	status, body := do(t, c.list[1], http.MethodDelete, sinkPath+"/statistics/clear")
-	var answer struct{ Error, Message string }
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusServiceUnavailable || answer.Error != "stream.api.nodeMissing" {
+	var response struct{ Error, Message string }
+	if err := json.Unmarshal([]byte(body), &response); err != nil || status != http.StatusServiceUnavailable || response.Error != "stream.api.nodeMissing" {
 		t.Errorf("clear: %d %s, %v", status, body, err)
 	}
 }

@@ -27,7 +27,7 @@ func TestLogOfALongOutage(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if other, refused := strings.Count(logs.String(), "server not reachable"), strings.Count(logs.String(), "refuses the user"); other != 60 || refused != 60 {
-			t.Errorf("%d and %d lines in an hour", other, refused)
+			t.Errorf("got %d and %d lines in an hour, want 60 and 60", other, refused)
 		}
 		logs.Reset()
 		l.failed(errors.New("first"))

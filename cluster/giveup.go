@@ -85,18 +85,18 @@ func operations(n operated, opts streamapi.Options) http.Handler {
 			if err == nil && r.URL.RawQuery != "" {
 				err = errParameters
 			}
-			var answer any
+			var response any
 			if err == nil {
 				// To fetch a checkpoint may take longer than the server allows for a response.
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-				answer, err = do(r.Context(), r.PathValue("name"))
+				response, err = do(r.Context(), r.PathValue("name"))
 			}
 			if err != nil {
 				refusalOf(err).Write(w)
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(answer)
+			_ = json.NewEncoder(w).Encode(response)
 		})
 	}
 	handle("GET "+instancesPath+"{name}", func(ctx context.Context, instance string) (any, error) { return n.Loss(ctx, instance) })

@@ -203,7 +203,7 @@ func TestGiveUpFails(t *testing.T) {
 		d := test.node
 		out, err := d.run(t, test.token, "-yes", "a-1")
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "canary") || strings.Contains(out, "is given up") || fmt.Sprint(d.calls) != test.calls {
-			t.Errorf("%s: %v, %q; calls %s", what, err, out, d.calls)
+			t.Errorf("%s: got %v, %q, calls %s, want %q, calls %s, no secret", what, err, out, d.calls, test.want, test.calls)
 		}
 	}
 	for _, args := range [][]string{nil, {"a", "b"}, {""}} {

@@ -35,8 +35,8 @@ type Node struct {
 	catalog  *catalog.Catalog
 	peers    *natsdriver.Peers
 	handler  http.Handler
-	// stopAnswers ends the responses to other nodes, and stopMetrics the metrics of this one.
-	stopAnswers, stopMetrics func()
+	// stopResponses ends the responses to other nodes, and stopMetrics the metrics of this one.
+	stopResponses, stopMetrics func()
 
 	adoption   adoption
 	background sync.WaitGroup
@@ -58,7 +58,7 @@ func Open(ctx context.Context, dir string, opts Options) (*Node, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults(dir)
-	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}, stopAnswers: func() {}, stopMetrics: func() {}}
+	n := &Node{opts: opts, log: opts.Logger, cancel: func() {}, stopResponses: func() {}, stopMetrics: func() {}}
 	if err := n.open(ctx, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: open node %s: %w", opts.Node, err), n.Close())
 	}
@@ -113,7 +113,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	n.stopAnswers = stop
+	n.stopResponses = stop
 	if err := n.handlers(); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.cancel()
 		n.background.Wait()
-		n.stopAnswers()
+		n.stopResponses()
 		n.stopMetrics()
 		var errs []error
 		if n.catalog != nil {

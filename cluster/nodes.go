@@ -29,7 +29,7 @@ type nodeRequest struct {
 	Op     string `json:"op"`
 }
 
-type nodeAnswer struct {
+type nodeResponse struct {
 	Format  int         `json:"format"`
 	Node    string      `json:"node"`
 	Refused string      `json:"refused,omitempty"`
@@ -64,10 +64,10 @@ func (s nodeStatus) node() catalog.Node {
 func (n *Node) respond(ctx context.Context, asked []byte) []byte {
 	var r nodeRequest
 	if err := json.Unmarshal(asked, &r); err != nil || r.Format != nodeFormat || r.Op != opNode {
-		return n.catalog.Answer(ctx, asked)
+		return n.catalog.Respond(ctx, asked)
 	}
 	own := n.nodeStatus()
-	data, _ := json.Marshal(nodeAnswer{Format: nodeFormat, Node: own.Node, Status: &own}) // it is always JSON
+	data, _ := json.Marshal(nodeResponse{Format: nodeFormat, Node: own.Node, Status: &own}) // it is always JSON
 	return data
 }
 
@@ -138,7 +138,7 @@ func (n *Node) askNodes(ctx context.Context, known map[string]*catalog.Node, awa
 		if err != nil {
 			return fmt.Errorf("cluster: ask the nodes: %w", err)
 		}
-		var a nodeAnswer
+		var a nodeResponse
 		if _ = json.Unmarshal(data, &a); a.Node == "" || a.Node == n.opts.Node {
 			continue // its node is unknown
 		}

@@ -21,7 +21,7 @@ import (
 const quarantinePath = sinkPath + "/quarantine"
 
 // ask sends a request of the Stream API with a body to a node. The response must have a status.
-func ask[T any](t testing.TB, n *cluster.Node, want int, method, path, body string) (answer T, err error) {
+func ask[T any](t testing.TB, n *cluster.Node, want int, method, path, body string) (response T, err error) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.Header.Set("X-StorageApi-Token", "token")
@@ -29,12 +29,12 @@ func ask[T any](t testing.TB, n *cluster.Node, want int, method, path, body stri
 	w := httptest.NewRecorder()
 	n.Handler().ServeHTTP(w, r)
 	if w.Code != want {
-		return answer, fmt.Errorf("%s %s: status %d, want %d: %s", method, path, w.Code, want, w.Body)
+		return response, fmt.Errorf("%s %s: status %d, want %d: %s", method, path, w.Code, want, w.Body)
 	}
 	if w.Body.Len() > 0 {
-		err = json.Unmarshal(w.Body.Bytes(), &answer)
+		err = json.Unmarshal(w.Body.Bytes(), &response)
 	}
-	return answer, err
+	return response, err
 }
 
 type quarantined struct {

@@ -51,7 +51,7 @@ func TestSalvageCommand(t *testing.T) {
 			fmt.Fprint(&out, err)
 		}
 		if !strings.Contains(out.String(), c.want) || fmt.Sprint(c.node.calls) != c.calls {
-			t.Errorf("%s: %q, calls %s", what, &out, c.node.calls)
+			t.Errorf("%s: got %q, calls %s, want %q, calls %s", what, &out, c.node.calls, c.want, c.calls)
 		}
 		server.Close()
 	}

@@ -113,7 +113,7 @@ func TestWhoSeesWhat(t *testing.T) {
 		if w := ask(t, c, tc.method, tc.target, tc.headers...); w.Code != tc.status {
 			t.Errorf("%s: status %d, want %d: %s", tc.name, w.Code, tc.status, w.Body)
 		} else if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" {
-			t.Errorf("%s: headers %v", tc.name, w.Header())
+			t.Errorf("%s: got headers %v, want nosniff and same-origin", tc.name, w.Header())
 		}
 	}
 	if body := ask(t, c, "GET", "/x/").Body.String(); strings.Contains(body, "events") || !strings.Contains(body, `name="token"`) {
@@ -239,7 +239,7 @@ func TestPrefixes(t *testing.T) {
 		client := browser(t)
 		base := server.URL + strings.TrimSuffix(prefix, "/") + "/"
 		if status, body := get(t, client, server.URL+prefix); status != 200 || !strings.Contains(body, `action="session"`) {
-			t.Errorf("%s: status %d: %s", prefix, status, body)
+			t.Errorf("%s: got status %d, %s, want 200 and the form", prefix, status, body)
 		}
 		if prefix == "/" {
 			continue // the other names are not mounted there
@@ -251,13 +251,13 @@ func TestPrefixes(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || !strings.Contains(string(body), "web/orders") || resp.Request.URL.String() != base {
-			t.Errorf("%s: after signing in, status %d at %s: %s", prefix, resp.StatusCode, resp.Request.URL, body)
+			t.Errorf("%s: after signing in: got status %d at %s, %s, want 200 and web/orders at %s", prefix, resp.StatusCode, resp.Request.URL, body, base)
 		}
 		if status, body := get(t, client, base+"snapshot?page=overview"); status != 200 || !strings.Contains(body, "web/orders") {
-			t.Errorf("%s: snapshot: status %d: %s", prefix, status, body)
+			t.Errorf("%s: snapshot: got status %d, %s, want 200 and web/orders", prefix, status, body)
 		}
 		if status, body := get(t, client, base+"console.css"); status != 200 || !strings.Contains(body, ":root") {
-			t.Errorf("%s: style: status %d", prefix, status)
+			t.Errorf("%s: style: got status %d, want 200 and a style", prefix, status)
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestStream(t *testing.T) {
 	for seen := false; !seen || time.Since(began) < server.Config.WriteTimeout+time.Second; {
 		name, data := event(t, body)
 		if name != "delta" && name != "state" {
-			t.Fatalf("%s: %s", name, data)
+			t.Fatalf("got event %s, %s, want delta or state", name, data)
 		}
 		seen = seen || strings.Contains(data, "4 rows wait")
 		if strings.Contains(data, `"order"`) {

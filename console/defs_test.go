@@ -113,7 +113,7 @@ func TestDefinitionsRollback(t *testing.T) {
 		Matching int
 	}](t, send(t, c, "/defs.list", readsRecords, nil), 200)
 	if len(listed.List) != 2 || listed.List[0].Ref != "web" || listed.List[1].Ref != "web/events" || listed.List[1].Version.Number != 2 || listed.List[1].Version.By != shown {
-		t.Fatalf("%+v", listed)
+		t.Fatalf("got %+v, want web, and web/events in version 2 by its caller", listed)
 	}
 	if w := send(t, c, "/defs.list?filter=nobody", readsRecords, nil); !strings.Contains(w.Body.String(), `"list":[]`) {
 		t.Errorf("a filter: %s", w.Body)
@@ -127,7 +127,7 @@ func TestDefinitionsRollback(t *testing.T) {
 	}
 	v := versions()
 	if v.Current != 2 || len(v.Versions) != 2 || v.Versions[0].Number != 2 || v.Versions[0].Change != "a label"+shown || v.Versions[0].By != shown || v.Versions[0].At == 0 || v.More {
-		t.Errorf("%+v", v)
+		t.Errorf("got %+v, want version 2 of 2, \"a label\" by its caller", v)
 	}
 	if v := answer[defVersions](t, send(t, c, "/defs.versions?ref=web/events&before=2", readsRecords, nil), 200); len(v.Versions) != 1 || v.Versions[0].Number != 1 {
 		t.Errorf("versions before 2: %+v", v)
@@ -166,7 +166,7 @@ func TestDefinitionsRollback(t *testing.T) {
 		t.Fatalf("got %+v, want got.State == \"done\" and got.Version == 3", got)
 	}
 	if v = versions(); v.Current != 3 || v.Versions[0].By != "otto" || v.Versions[0].Hash != v.Versions[2].Hash || v.Versions[0].Hash == v.Versions[1].Hash {
-		t.Errorf("%+v", v)
+		t.Errorf("got %+v, want version 3 by otto with the columns of the first", v)
 	}
 	if d := diff(1, 3); !d.Equal || len(added(d, "+"))+len(added(d, "-")) > 0 {
 		t.Errorf("after the rollback: %+v", d)
@@ -201,7 +201,7 @@ func TestLargeDefinitions(t *testing.T) {
 	d := answer[defDiff](t, send(t, c, "/defs.diff?ref=web/events&from=1&to=2", operator, nil), 200)
 	if len(d.Lines) > 30 || slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "-") && !strings.Contains(l, "a45") }) || !slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "@") }) ||
 		!slices.ContainsFunc(d.Lines, func(l string) bool { return strings.HasPrefix(l, "+") && strings.Contains(l, "other") }) {
-		t.Errorf("%d lines: %q", len(d.Lines), d.Lines)
+		t.Errorf("got %d lines %q, want a short list with the lines that differ", len(d.Lines), d.Lines)
 	}
 	// Two templates of many lines, all different: more than are shown, and too many to compare each with each.
 	for _, word := range []string{"one", "two"} {
@@ -213,7 +213,7 @@ func TestLargeDefinitions(t *testing.T) {
 	}
 	d = answer[defDiff](t, send(t, c, "/defs.diff?ref=web/events&from=3&to=4", operator, nil), 200)
 	if len(d.Lines) != 4000 || d.Rest < 1000 {
-		t.Errorf("%d lines, %d more", len(d.Lines), d.Rest)
+		t.Errorf("got %d lines, %d more, want 4000, at least 1000", len(d.Lines), d.Rest)
 	}
 	d = answer[defDiff](t, send(t, c, "/defs.diff?ref=web/events&from=3&to=3", operator, nil), 200)
 	cut := false

@@ -39,7 +39,7 @@ func TestViewersShareASample(t *testing.T) {
 		r := httptest.NewRequest("GET", "/stream?page=overview&"+query, nil)
 		m, verdict := c.viewer(r, c.caller(r)).next(s)
 		if len(m.Rows) != pageSize || len(m.Order) != pageSize || len(m.Head) == 0 || !verdict {
-			t.Fatalf("%+v", m)
+			t.Fatalf("got %+v, want a full page with its order, its head and the verdict", m)
 		}
 		return m
 	}

@@ -159,7 +159,7 @@ func TestHealthDamage(t *testing.T) {
 	}
 	got := answer[disk](t, send(t, c, "/health.disk", readsRecords, nil), 200)
 	if got.Records != 1 || len(got.Damage) != 1 || got.Damage[0].Sink != "web/events" || got.Damage[0].Rows != "1" || got.Damage[0].Reason == "" || got.Free == "–" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want one damage record of web/events with a row and a reason, and the free room", got)
 	}
 	got = answer[disk](t, send(t, c, "/health.disk", reader, nil), 200)
 	if got.Records != 1 || len(got.Damage) != 1 || got.Damage[0].Reason != "" {
@@ -202,10 +202,10 @@ func TestHealthNodes(t *testing.T) {
 		t.Fatalf("got %+v, want len(got.Nodes) == 2 and got.Problem == `Nodes may be missing here: server \"inner\" is away`", got)
 	}
 	if a := got.Nodes[1]; !a.Ready || a.Epoch != "3" || a.Log != "1.00 MiB of 64.0 MiB, 1.56 %" || a.Lag != "1 copy, 7 changes" {
-		t.Errorf("%+v", a)
+		t.Errorf("got %+v, want a ready node of epoch 3 with its log and its lag", a)
 	}
 	if b := got.Nodes[0]; b.Ready || b.Missing != `the value "secret" is refused` || b.Damaged[0] != "b-0_w" || b.Adopting[0] != "c-0_x‹U+202E›" || b.Log != "–" || b.Epoch != "–" {
-		t.Errorf("%+v", b)
+		t.Errorf("got %+v, want a node that is not ready, its reason, its instances, and no log", b)
 	}
 	w := send(t, c, "/health.nodes", reader, nil)
 	if got := answer[nodesAnswer](t, w, 200); len(got.Nodes) != 2 || got.Nodes[0].Missing == "" || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "inner") {

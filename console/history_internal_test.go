@@ -53,7 +53,7 @@ func TestHistory(t *testing.T) {
 	}
 	p := h.series[0].points
 	if n := len(p); n != 360 || p[n-1].at.Sub(p[0].at) != time.Hour-pointEvery {
-		t.Errorf("%d points from %v to %v", n, p[0].at, p[n-1].at)
+		t.Errorf("got %d points from %v to %v, want 360 in an hour", n, p[0].at, p[n-1].at)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestMarks(t *testing.T) {
 		h.mark(began, "start", fmt.Sprint(i))
 	}
 	if n := len(h.marks); n != maxMarks || h.marks[n-1].Text != "999" {
-		t.Errorf("%d marks", n)
+		t.Errorf("got %d marks, want %d, the newest last", n, maxMarks)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestHistoryFile(t *testing.T) {
 		}
 		got, _ := json.Marshal(a)
 		if all, _ := json.Marshal(b[len(b)-want:]); string(got) != string(all) {
-			t.Errorf("%s: points differ:\n%.300s\n%.300s", ranges[i].name, got, all)
+			t.Errorf("%s: got points %.300s\nwant %.300s", ranges[i].name, got, all)
 		}
 	}
 	if n := len(s.history.marks); n != 2 || s.history.marks[1].Kind != "start" {
@@ -177,7 +177,7 @@ func TestHistoryFile(t *testing.T) {
 		}
 		s, err := load()
 		if err == nil || len(s.history.series[0].points) > 0 || len(s.history.marks) != 1 {
-			t.Errorf("%s: %v, %d points, %d marks", name, err, len(s.history.series[0].points), len(s.history.marks))
+			t.Errorf("%s: got %v, %d points, %d marks, want an error, 0, 1", name, err, len(s.history.series[0].points), len(s.history.marks))
 		}
 		s.history.remember(historySample(began, now.Sub(began), 0, 0, 0))
 		s.saveHistory()

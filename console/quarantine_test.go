@@ -203,11 +203,11 @@ func TestQuarantineGroups(t *testing.T) {
 	for _, g := range all.Groups {
 		got = append(got, fmt.Sprint(g.Count, " ", g.Sink, " ", g.Reason, " ", g.Column))
 		if !g.Current || len(g.Mapping) != 8 || g.Target != "0" || g.First > g.Last || g.First == 0 {
-			t.Errorf("%+v", g)
+			t.Errorf("got %+v, want the current mapping with its first and last record", g)
 		}
 	}
 	if all.Records != 11 || all.Others != 0 || !all.Complete || len(all.Groups) < 4 || got[0] != "7 web/orders malformed price" || !strings.Contains(all.Groups[0].Example, "12,56") {
-		t.Fatalf("%+v", all)
+		t.Fatalf("got %+v, want 11 records in at least 4 groups, the first of 7 malformed prices", all)
 	}
 	count := func(query ...string) int {
 		return answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", query...), 200).Records
@@ -239,7 +239,7 @@ func TestQuarantineGroups(t *testing.T) {
 			t.Errorf("%+v selects %d, want %v", g, n, g.Count)
 		}
 		if l := answer[listAnswer](t, fetch(t, c, "quarantine.list", q...), 200); len(l.Records) != g.Count {
-			t.Errorf("%+v lists %+v", g, l)
+			t.Errorf("%+v: got list %+v, want as many records", g, l)
 		}
 	}
 	for _, bad := range [][]string{{"since", "yesterday"}, {"until", "-1h"}, {"since", `<b>`}} {
@@ -279,7 +279,7 @@ func TestQuarantineList(t *testing.T) {
 		}
 	}
 	if len(seen) != 50 || pages != 8 {
-		t.Errorf("%d records on %d pages", len(seen), pages)
+		t.Errorf("got %d records on %d pages, want 50 on 8", len(seen), pages)
 	}
 	for content, want := range map[string]int{`"PRICE":7}`: 2, "\"price\":1": 22, "none": 0} {
 		l := answer[listAnswer](t, fetch(t, c, "quarantine.list", "limit", "200", "content", content), 200)
@@ -292,7 +292,7 @@ func TestQuarantineList(t *testing.T) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 	if l := answer[listAnswer](t, fetch(t, c, "quarantine.list", "limit", "100000"), 200); len(l.Records) != 50 || l.Next != "" {
-		t.Errorf("%d records, next %q", len(l.Records), l.Next)
+		t.Errorf("got %d records, next %q, want 50, no next", len(l.Records), l.Next)
 	}
 }
 
@@ -301,7 +301,7 @@ func first(t *testing.T, c *console.Console, query ...string) recordAnswer {
 	t.Helper()
 	l := answer[listAnswer](t, fetch(t, c, "quarantine.list", query...), 200)
 	if len(l.Records) == 0 {
-		t.Fatalf("%q selects nothing", query)
+		t.Fatalf("%q: got no record, want some", query)
 	}
 	return answer[recordAnswer](t, fetch(t, c, "quarantine.record", "sink", l.Records[0].Sink, "id", l.Records[0].ID), 200)
 }

@@ -35,7 +35,7 @@ func TestQuarantineRecord(t *testing.T) {
 		t.Errorf("the body is %+v, want %q", r.Body, raw)
 	}
 	if r.Host != "shop.example" || r.Client != "192.0.2.1" || r.Request != "POST /in/‹U+202E›<b>?token=***&x=1" || !slices.Equal(r.Removed, []string{"Authorization"}) {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want the request without its secrets", r)
 	}
 	if want := [][2]string{{"Content-Type", "application/json"}, {"X-Bad", "‹U+001B›[31m‹U+202E›‹U+FFFD›<script>"}}; !slices.Equal(r.Headers, want) {
 		t.Errorf("headers %q, want %q", r.Headers, want)
@@ -187,7 +187,7 @@ func TestQuarantineRefusals(t *testing.T) {
 	}
 	g := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "target", "1"), 200)
 	if len(g.Groups) != 2 || g.Groups[0].Reason != "22003" || g.Groups[0].Example != "out of <b>range</b>" || g.Groups[0].Count != 1 || g.Groups[1].Column != "" {
-		t.Fatalf("%+v", g)
+		t.Fatalf("got %+v, want two groups, 22003 with its example first", g)
 	}
 	if n := answer[groupsAnswer](t, fetch(t, c, "quarantine.groups", "group", "1", "sink", r.Sink, "reason", "22003", "mapping", g.Groups[1].Mapping, "target", "1"), 200).Records; n != 1 {
 		t.Errorf("the group without a column has %d records: those of other columns are no part of it", n)

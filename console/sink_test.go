@@ -151,7 +151,7 @@ func TestActsOfSinks(t *testing.T) {
 	for _, s := range eng.Stats().Sinks {
 		want := map[string][2]int64{"events": {3, 0}, "orders": {0, 3}}[s.Sink]
 		if s.Target.Rows != want[0] || s.Discarded.Rows != want[1] {
-			t.Errorf("%s: %d rows in the table, %d discarded", s.ID, s.Target.Rows, s.Discarded.Rows)
+			t.Errorf("%s: got %d rows in the table, %d discarded, want %d", s.ID, s.Target.Rows, s.Discarded.Rows, want)
 		}
 	}
 	if body := ask(t, c, "GET", "/snapshot?"+ordersPage, "Authorization", "Bearer "+reader).Body.String(); strings.Contains(body, "otto") {

@@ -63,7 +63,7 @@ func TestTablesShowTheLastRows(t *testing.T) {
 	w := send(t, c, "/tables.open?source=web&sink=events", readsRecords, nil)
 	got := answer[shownTable](t, w, 200)
 	if len(got.Rows) != 20 || *got.Rows[0][0].T != "10" || *got.Rows[19][0].T != "29" || got.Imported == nil || got.Note != "" {
-		t.Fatalf("%d rows, note %q: %s", len(got.Rows), got.Note, w.Body)
+		t.Fatalf("got %d rows, note %q: %s, want 20 from 10 to 29 with a time, no note", len(got.Rows), got.Note, w.Body)
 	}
 	if last := got.Rows[19]; last[1].T != nil || last[2].T != nil || *got.Rows[0][1].T != "" {
 		t.Errorf("NULL and the empty text: %s", w.Body)
@@ -120,7 +120,7 @@ func TestTablesOfOtherTargets(t *testing.T) {
 	}
 	c := consoleOf(t, eng, console.Options{})
 	if got := answer[shownTable](t, send(t, c, "/tables.open?source=web&sink=events", readsRecords, nil), 200); got.Note != "This target shows no rows here. Read the table with a client of the target." || got.Query != "" || len(got.Rows) > 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want no rows and a note that says where to read the table", got)
 	}
 }
 

@@ -194,11 +194,11 @@ func TestTraceOfARequestID(t *testing.T) {
 	file := eng.Stats().Sinks[0].Files[0].ID
 	if got == nil || len(got.Sinks) != 1 || got.Sinks[0].Sink != "web/events" || !strings.Contains(words(got.Sinks[0].Steps), "\nFile @: "+file+", 1 row.") ||
 		plain(got.Text) != "A request with this id came at @. If it got 200, its rows are among the rows that these sinks accepted in the second after it." {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want the request with the second in which it came, and its sinks", got)
 	}
 	for what, at := range map[string]time.Time{"an earlier request": time.Now().Add(-time.Hour), "a later one": time.Now().Add(30 * time.Second)} {
 		if got := find(t, c, "", requestid.New(at)).Request; got == nil || len(got.Sinks) > 0 || !strings.HasSuffix(plain(got.Text), "No file that is still listed took rows in the second after it.") {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf("%s: got %+v, want a request without sinks", what, got)
 		}
 	}
 	for what, text := range map[string]string{"a time to come": requestid.New(time.Now().Add(time.Hour)), "long ago": requestid.New(time.Now().AddDate(-2, 0, 0)), "no id": "order-7"} {
@@ -235,7 +235,7 @@ func TestTraceOfACallOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !got[0].Quarantined || !strings.HasPrefix(words(got[0].Steps), "Accepted @: 1 row, and 2 records for the quarantine.\nSlice @") {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want one call with its quarantined records", got)
 	}
 	if got := find(t, c, "", "bad").Calls; len(got) != 1 || !got[0].Quarantined || words(got[0].Steps) != "Accepted @: 0 rows, and 1 record for the quarantine." {
 		t.Errorf("got %+v, want len(got) == 1 and got[0].Quarantined and words(got[0].Steps) == \"Accepted @: 0 rows, and 1 record for the quarantine.\"", got)
@@ -244,7 +244,7 @@ func TestTraceOfACallOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := find(t, c, "", "mixed").Calls; len(got) != 1 || !strings.HasSuffix(words(got[0].Steps), "Given up @: The file was discarded.") {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want one call that ends with the discarded file", got)
 	}
 }
 
@@ -262,11 +262,11 @@ func TestTraceOfATrace(t *testing.T) {
 	}
 	span := tracer.Named("forebay.ingest")[0].Context.SpanID().String()
 	if got := find(t, c, "", "order").Calls; len(got) != 1 || !strings.HasPrefix(words(got[0].Steps), "Accepted @: 1 row. Trace "+id+".\nSlice @") {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want one call with its trace %s", got, id)
 	}
 	for _, text := range []string{id, strings.ToUpper(id)} {
 		if got := find(t, c, "web", text).Calls; len(got) != 1 || got[0].Sink != "web/events" || !strings.HasPrefix(words(got[0].Steps), "Accepted @: Span "+span+" of the trace.\nSlice @") {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want one call of web/events with its span %s", got, span)
 		}
 	}
 	if got := find(t, c, "", strings.Repeat("a", 32)).Calls; len(got) != 0 {
@@ -314,7 +314,7 @@ func TestTraceOfAValue(t *testing.T) {
 	}
 	r := got.Rows[0]
 	if r.Sink != "web/events" || fmt.Sprint(r.Columns) != "[n note card]" || *r.Cells[0].T != "1" || !r.Cells[1].Cut || !strings.HasPrefix(*r.Cells[1].T, "\"order 7 <img src=x> éé") || *r.Cells[2].T != "***" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want the row with a cut text, and the secret as ***", r)
 	}
 	if w := words(r.Steps); !strings.Contains(w, "In staging.") || !strings.Contains(w, "columns differ") || !strings.HasPrefix(w, "Accepted @: Between this time and @") {
 		t.Errorf("got %s, want strings.Contains(w, \"In staging.\") and strings.Contains(w, \"columns differ\") and strings.HasPrefix(w, \"Accepted @: Between this time and @\")", w)
@@ -323,7 +323,7 @@ func TestTraceOfAValue(t *testing.T) {
 		t.Errorf("in both places, the newest first: %+v", got.Rows)
 	}
 	if got := find(t, c, "", "many"); len(got.Rows) != 10 || !strings.HasPrefix(plain(got.Searched), "There are more rows") {
-		t.Errorf("%d rows, %s", len(got.Rows), plain(got.Searched))
+		t.Errorf("got %d rows, %s, want 10 and that there are more", len(got.Rows), plain(got.Searched))
 	}
 	if got := find(t, c, "", "4111"); len(got.Rows) != 0 {
 		t.Errorf("a secret value is found: %+v", got.Rows)

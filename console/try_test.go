@@ -136,10 +136,10 @@ func TestPlaygroundRights(t *testing.T) {
 			t.Errorf("%s with the right to numbers: status %d, want 403", name, s)
 		}
 		if s := status(readsRecords); (s == 403) != changes {
-			t.Errorf("%s with the right to records: status %d", name, s)
+			t.Errorf("%s with the right to records: got status %d, want 403: %t", name, s, changes)
 		}
 		if s := status(operator); s == 401 || s == 403 || s == 404 && name != "try.stop" {
-			t.Errorf("%s with all rights: status %d", name, s)
+			t.Errorf("%s with all rights: got status %d, want no refusal", name, s)
 		}
 		for _, foreign := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {
 			if s := status(operator, foreign...); s != 403 {
@@ -341,7 +341,7 @@ func TestPlaygroundSecrets(t *testing.T) {
 	})
 	got := answer[triedRow](t, w, 200)
 	if strings.Contains(w.Body.String(), "4111") || got.Cells[0].Value != "***" || got.Cells[0].Bytes != -1 || got.Cells[1].Why == nil {
-		t.Errorf("%s", w.Body)
+		t.Errorf("got %s, want *** without a size, and the reason of the second cell", w.Body)
 	}
 	got = answer[triedRow](t, send(t, c, "/try.run", readsRecords, obj{
 		"source": "web", "sink": "events", "event": obj{"format": "json", "body": `{"card":"41\"11"}`},
@@ -372,11 +372,11 @@ func TestPlaygroundTakesRejectedEvents(t *testing.T) {
 	w := send(t, c, "/try.open?source=web&sink=events", readsRecords, nil)
 	opened := answer[openedSink](t, w, 200)
 	if len(opened.Picks) != 20 || opened.Picks[0].Column != "x" || strings.Contains(w.Body.String(), "\u202e") || !strings.Contains(opened.Picks[0].Message, "‹U+202E›") {
-		t.Fatalf("%d events: %+v", len(opened.Picks), opened.Picks)
+		t.Fatalf("got %d events %+v, want 20, the names without control characters", len(opened.Picks), opened.Picks)
 	}
 	e := answer[struct{ Headers, Body, IP, Received, Format, Request string }](t, send(t, c, "/try.event?source=web&sink=events&id="+opened.Picks[0].ID, readsRecords, nil), 200)
 	if e.Body != body || e.Headers != "Host: example.com\nX-Evil: <script>\nX-Evil: two\n" || e.IP != "192.0.2.7" || e.Received != "2026-11-23T12:00:24Z" || e.Format != "json" || e.Request != "POST /in?a=<b>" {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want the event as it came", e)
 	}
 	row := answer[triedRow](t, send(t, c, "/try.run", readsRecords, obj{
 		"source": "web", "sink": "events", "columns": []obj{{"type": "body", "name": "b"}, {"type": "headers", "name": "h"}},

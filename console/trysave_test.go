@@ -76,7 +76,7 @@ func TestPlaygroundSaves(t *testing.T) {
 	c := consoleOf(t, eng, console.Options{Catalog: cat, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	opened := answer[openedSink](t, send(t, c, "/try.open?source=web&sink=events", operator, nil), 200)
 	if opened.Version != 1 || opened.NoSave != "" || opened.NoShadow != "" || opened.Columns[0]["default"] != "9007199254740993.10" {
-		t.Fatalf("%+v", opened)
+		t.Fatalf("got %+v, want version 1 that may be saved and shadowed, the default with all its digits", opened)
 	}
 	if limited := answer[openedSink](t, send(t, c, "/try.open?source=web&sink=events", readsRecords, nil), 200); limited.NoSave == "" || limited.NoShadow == "" {
 		t.Errorf("without the right to changes: %+v", limited)
@@ -120,7 +120,7 @@ func TestPlaygroundSaves(t *testing.T) {
 	}
 	_, sink, err := cat.Sink("web", "events")
 	if err != nil || len(sink.Columns) != 3 || string(sink.Columns[1].Default) != "9007199254740993.10" || sink.Columns[2].Template.Content != "local a = 1;\na" {
-		t.Errorf("%+v, %v", sink.Columns, err)
+		t.Errorf("got %+v, %v, want 3 columns, the default with all its digits, the template as written, no error", sink.Columns, err)
 	}
 	versions, err := cat.Versions(catalog.Ref{Source: "web", Sink: "events"})
 	if err != nil || len(versions) != 2 || versions[1].By.UserName != "otto" || versions[1].Description != "a label" {

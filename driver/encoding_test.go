@@ -63,7 +63,7 @@ func TestDecodeZstd(t *testing.T) {
 		}
 		got, err := io.ReadAll(io.LimitReader(r, limit))
 		if (err != nil) != c.fails || !c.fails && len(c.stored) > 0 && !bytes.Equal(got, text[:min(limit, int64(len(text)))]) {
-			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
+			t.Fatalf("%s: got %d bytes, %v, want the begin of the text, an error: %t", name, len(got), err, c.fails)
 		}
 		if err := errors.Join(r.Close(), r.Close()); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestDecodersAreNotSharedBetweenBubbles(t *testing.T) {
 			}
 			got, err := io.ReadAll(r)
 			if err = errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, text) {
-				t.Errorf("%d bytes, %v", len(got), err)
+				t.Errorf("got %d bytes, %v, want the text of %d, no error", len(got), err, len(text))
 			}
 		})
 	}

@@ -156,7 +156,7 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 		}
 	}
 	if rows.Next() || rows.Err() != nil {
-		t.Errorf("%v behind the last row", rows.Err())
+		t.Errorf("got %v after the last row, want no row and no error", rows.Err())
 	}
 	all, open := f.Slices, f.OpenSlice
 	for _, obj := range all[1:] {
@@ -182,7 +182,7 @@ func TestFileRowsDecodesLargeSlicesAhead(t *testing.T) {
 		for rows.Next() {
 		}
 		if !errors.Is(rows.Err(), io.ErrUnexpectedEOF) || rows.Row() < 500 {
-			t.Errorf("%v: cut off behind row %d: %v", obj.Encoding, rows.Row(), rows.Err())
+			t.Errorf("%v: cut off after row %d: got %v, want %v after at least 500 rows", obj.Encoding, rows.Row(), rows.Err(), io.ErrUnexpectedEOF)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestFileRowsGivesStoredRows(t *testing.T) {
 			}
 			if !rows.Next() {
 				if rows.Buffered() != nil {
-					t.Errorf("%d bytes behind the end", len(rows.Buffered()))
+					t.Errorf("got %d bytes after the end, want none", len(rows.Buffered()))
 				}
 				return numbers, stored, rows.Err()
 			}

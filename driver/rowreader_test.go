@@ -65,7 +65,7 @@ func TestRowReader(t *testing.T) {
 func TestRowReaderTellsAnEmptyTextFromNothing(t *testing.T) {
 	r := driver.NewRowReader(strings.NewReader("\"\",\n"))
 	if !r.Next() || r.Cells()[0] == nil || r.Cells()[1] != nil || r.Rows() != 1 {
-		t.Errorf("%#v, %v", r.Cells(), r.Err())
+		t.Errorf("got %#v, %v, want one row, a value and null", r.Cells(), r.Err())
 	}
 }
 

@@ -43,7 +43,7 @@ func TestRowReaderReadsWholeRowsAsPieces(t *testing.T) {
 		whole, wholeErr := readRows(bytes.NewReader(text))
 		pieces, piecesErr := readRows(iotest.OneByteReader(bytes.NewReader(text)))
 		if !slices.EqualFunc(whole, pieces, slices.Equal[[]string]) || fmt.Sprint(wholeErr) != fmt.Sprint(piecesErr) {
-			t.Fatalf("%q\nat once:  %q, %v\nin pieces: %q, %v", text, whole, wholeErr, pieces, piecesErr)
+			t.Fatalf("%q\ngot at once:  %q, %v\ngot in pieces: %q, %v\nwant the same", text, whole, wholeErr, pieces, piecesErr)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestHintUnreachable(t *testing.T) {
 	_, unknown := net.Dial("tcp", "no-such-host.invalid:1")
 	for address, err := range map[string]error{closed: refused, "no-such-host.invalid": unknown} {
 		if err == nil {
-			t.Fatalf("%s: dialed", address)
+			t.Fatalf("%s: got a connection, want an error", address)
 		}
 		err = fmt.Errorf("driver: %w", err)
 		explained := driver.HintUnreachable(err)

@@ -144,7 +144,7 @@ func TestConfigErrors(t *testing.T) {
 			_, err := extractor.Parse([]byte(text))
 			var ce *extractor.ConfigError
 			if !errors.As(err, &ce) {
-				t.Fatalf("%s: error %v", text, err)
+				t.Fatalf("%s: got error %v, want a ConfigError", text, err)
 			}
 			if extractor.ExitStatus(err) != 1 {
 				t.Errorf("exit status %d, want 1", extractor.ExitStatus(err))

@@ -89,7 +89,7 @@ func TestCancelTables(t *testing.T) {
 	cancel(stopped)
 	for what, err := range map[string]error{"Add": tables.Add(ctx, page), "Save": tables.Save(ctx, t.TempDir())} {
 		if !errors.Is(err, stopped) {
-			t.Errorf("%s: error %v", what, err)
+			t.Errorf("%s: got error %v, want %v", what, err, stopped)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestFingerprintOfPages(t *testing.T) {
 		p := pageOf(t, text)
 		sum := p.fingerprint(new(pageScroller))
 		if before, ok := seen[sum]; ok && before != text {
-			t.Fatalf("%s and %s count as the same", before, text)
+			t.Fatalf("%s and %s: got the same checksum, want two", before, text)
 		}
 		if seen[sum] = text; pageOf(t, text).fingerprint(new(pageScroller)) != sum {
 			t.Fatalf("%s does not count as the same as itself", text)
@@ -76,7 +76,7 @@ func TestIDOfPages(t *testing.T) {
 		without := out.ID()
 		p.fingerprint(new(pageScroller))
 		if out.sum = p.sum; out.ID() != without {
-			t.Errorf("%s: another ID with the checksum", answer)
+			t.Errorf("%s: got a different ID with the checksum, want the same", answer)
 		}
 		change(out)
 		return out.ID()

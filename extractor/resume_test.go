@@ -355,6 +355,6 @@ func TestCheckLogsIn(t *testing.T) {
 	err = extractor.Check(t.Context(), refused, extractor.State{}, extractor.Options{})
 	checkError(t, err, "login failed")
 	if n := strings.Count(fmt.Sprint(err), "login failed"); n != 1 || extractor.ExitStatus(err) != 1 {
-		t.Errorf("%d times in %v, exit status %d", n, err, extractor.ExitStatus(err))
+		t.Errorf("got it %d times in %v, exit status %d, want once, 1", n, err, extractor.ExitStatus(err))
 	}
 }

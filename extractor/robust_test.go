@@ -109,7 +109,7 @@ func TestCompression(t *testing.T) {
 				t.Errorf("without a body: %d records, error %v, want an empty page", records, err)
 			}
 		} else if err != nil || records != 1 {
-			t.Errorf("%s: %d records, error %v", encoding, records, err)
+			t.Errorf("%s: got %d records, error %v, want 1, no error", encoding, records, err)
 		}
 	}
 }

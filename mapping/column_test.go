@@ -29,7 +29,7 @@ func TestColumnJSON(t *testing.T) {
 	}
 	for _, s := range []string{`{"type":"path","name":"p"}`, `{"type":"template","name":"t"}`, `{"type":5}`} {
 		if err := json.Unmarshal([]byte(s), new(Column)); err == nil {
-			t.Errorf("%s: accepted", s)
+			t.Errorf("%s: got no error, want one", s)
 		}
 	}
 	// Nothing that was written is dropped silently. A field that no column has is an error here, a field that the type lacks is an error of Compile.

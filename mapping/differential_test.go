@@ -74,7 +74,7 @@ func (p *pair) sameOrFail(t *testing.T, r *Record) {
 			}
 		}
 		if wantErr == nil {
-			t.Fatalf("%s\nwe refuse it: %v\nthe reference gives %s", content, err, want)
+			t.Fatalf("%s\ngot a refusal: %v\nwant %s, as the reference", content, err, want)
 		}
 		return
 	}
@@ -87,9 +87,9 @@ func (p *pair) sameOrFail(t *testing.T, r *Record) {
 	case wantErr != nil && strings.Contains(wantErr.Error(), "strconv.ParseFloat"):
 		return // it converts all numbers of a value at once, we each when it is used
 	case (wantErr != nil) != (gotErr != nil):
-		t.Fatalf("%s\nbody: %s\nreference: %s %v\nwe:        %s %v", content, r.Body, want, wantErr, got, gotErr)
+		t.Fatalf("%s\nbody: %s\nwant as the reference %s %v\ngot                   %s %v", content, r.Body, want, wantErr, got, gotErr)
 	case wantErr == nil && want != string(got):
-		t.Fatalf("%s\nbody: %s\nreference: %s\nwe:        %s", content, r.Body, want, got)
+		t.Fatalf("%s\nbody: %s\nwant as the reference %s\ngot                   %s", content, r.Body, want, got)
 	}
 }
 
@@ -191,6 +191,6 @@ cases:
 				continue cases
 			}
 		}
-		t.Errorf("%s\nwith Compat: %s %v\nwithout:     %s %v", content, a, errA, b, errB)
+		t.Errorf("%s\ngot with Compat:    %s %v\ngot without Compat: %s %v\nwant the same", content, a, errA, b, errB)
 	}
 }

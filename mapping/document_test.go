@@ -83,7 +83,7 @@ func TestFieldDocument(t *testing.T) {
 	d := &jsonDocument{text: body}
 	row, err := mustCompile(t, Path("n", "n"), Body("b"), Template("w", `Body().t`), Path("all", "")).AppendRow(nil, &Record{Document: d})
 	if err != nil || d.whole != 1 {
-		t.Errorf("%s, %v, written %d times", row, err, d.whole)
+		t.Errorf("got %s, %v, written %d times, want no error, once", row, err, d.whole)
 	}
 }
 

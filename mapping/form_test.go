@@ -91,7 +91,7 @@ func FuzzForm(tf *testing.F) {
 		}
 		out, err := appendForm([]byte("x"), body, false)
 		if err == nil && !json.Valid(out[1:]) {
-			t.Fatalf("%q became %s", body, out[1:])
+			t.Fatalf("%q: got %s, want JSON", body, out[1:])
 		}
 	})
 }

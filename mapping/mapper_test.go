@@ -111,14 +111,14 @@ func TestDocument(t *testing.T) {
 	calls := 0
 	r := &Record{Document: countingDocument{&calls}}
 	if _, err := mustCompile(t, UUID("id"), Headers("h")).AppendRow(nil, r); err != nil || calls != 0 {
-		t.Errorf("%d calls, %v", calls, err)
+		t.Errorf("got %d calls, %v, want 0, no error", calls, err)
 	}
 	m := mustCompile(t, Body("b"), Path("p", `attributes["user.id"]`), Template("t", `Body().attributes["user.id"] + 1`), Template("s", `BodyStr()`))
 	for range 2 {
 		row, err := m.AppendRow(nil, r)
 		want := `"{""attributes"":{""user.id"":7}}","7","8","""{\""attributes\"":{\""user.id\"":7}}"""` + "\n"
 		if err != nil || string(row) != want || calls != 1 {
-			t.Errorf("%s %v, %d calls", row, err, calls)
+			t.Errorf("got %s, %v, %d calls, want %s, no error, 1", row, err, calls, want)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestCompileNamesEveryFault(t *testing.T) {
 			cols[i] = UUID(fmt.Sprint(i))
 		}
 		if _, err := Compile(cols, Options{}); err == nil || !strings.Contains(err.Error(), "1 to 100 columns") {
-			t.Errorf("%d columns: %v", n, err)
+			t.Errorf("%d columns: got %v, want an error that allows 1 to 100", n, err)
 		}
 	}
 	if _, err := Compile(Columns{UUID("a")}, Options{Budget: Budget{Steps: -1, Output: -2}}); err == nil ||
@@ -294,7 +294,7 @@ func TestUUIDsAscend(t *testing.T) {
 	for range 5000 {
 		for _, c := range m.Cells(r) {
 			if !form.MatchString(c.Value) || c.Value <= last {
-				t.Fatalf("%s after %s", c.Value, last)
+				t.Fatalf("got %s after %s, want a later one of the form %s", c.Value, last, form)
 			}
 			last = c.Value
 		}
@@ -342,7 +342,7 @@ func TestEventFunctions(t *testing.T) {
 		p, err := compileTemplate(content, Options{}, RawString())
 		if want == "" {
 			if err == nil {
-				t.Errorf("%s: accepted", content)
+				t.Errorf("%s: got no error, want one", content)
 			}
 			continue
 		}

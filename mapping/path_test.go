@@ -204,11 +204,11 @@ func FuzzPath(tf *testing.F) {
 			var pe *tape.PathError
 			switch {
 			case errors.As(err, &pe) && (pe.Offset < 0 || pe.Offset > len(path)):
-				t.Fatalf("%q: offset %d", path, pe.Offset)
+				t.Fatalf("%q: got offset %d, want one in the path", path, pe.Offset)
 			case err != nil:
 				continue
 			case p.Text != path:
-				t.Fatalf("%q became %q", path, p.Text)
+				t.Fatalf("%q: got %q, want the same", path, p.Text)
 			}
 			quoted, err := json.Marshal(path)
 			if err != nil {

@@ -37,7 +37,7 @@ func TestSecretColumn(t *testing.T) {
 			cell := m.Cells(body)[1]
 			shown := fmt.Sprintf("%v %+v %#v", err, cell, reflectError(err))
 			if reasonOf(err) != tc.reason || strings.Contains(shown, value) == secret {
-				t.Errorf("%s, secret %t: %s", tc.name, secret, shown)
+				t.Errorf("%s, secret %t: got %s, want reason %s, the value only if it is no secret", tc.name, secret, shown, tc.reason)
 			}
 			if secret && !strings.HasPrefix(err.Error(), tc.hidden) {
 				t.Errorf("%s: got %v, want %s", tc.name, err, tc.hidden)
@@ -62,7 +62,7 @@ func TestSecretTag(t *testing.T) {
 		Kind string
 	}]()
 	if err != nil || !columns[0].Secret || columns[0].TypeOptions.Required || columns[1].Secret {
-		t.Errorf("%+v, %v", columns, err)
+		t.Errorf("got %+v, %v, want an optional secret column and one that is no secret, no error", columns, err)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestTypeFaults(t *testing.T) {
 		_, err := Compile(tc.cols, Options{})
 		switch {
 		case tc.want == "" && err != nil:
-			t.Errorf("%+v: %v", tc.cols, err)
+			t.Errorf("%+v: got %v, want no error", tc.cols, err)
 		case tc.want != "" && (err == nil || strings.Contains(err.Error(), "\n") || !strings.HasSuffix(err.Error(), tc.want)):
 			t.Errorf("%+v:\n%v\nwant %s", tc.cols, err, tc.want)
 		}

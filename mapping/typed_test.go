@@ -314,7 +314,7 @@ func TestColumnsOfAMapper(t *testing.T) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
 	if got := mustCompile(t, cols[:8]...).Columns(); !slices.Equal(got, datatype.UntypedColumns("id", "at", "ip", "h", "b", "raw", "p", "t")) {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want 8 columns without a type", got)
 	}
 	if cols[0].DataType != "" || !cols[5].RawString {
 		t.Error("Typed has changed its receiver")
@@ -428,7 +428,7 @@ func FuzzTyped(tf *testing.F) {
 		}
 		row, err := path.AppendRow(nil, JSON([]byte(body)))
 		if (err != nil) != (cell.Err != nil) {
-			t.Fatalf("%s: the row fails with %v, the cell with %v", value, err, cell.Err)
+			t.Fatalf("%s: got %v from the row and %v from the cell, want two errors or none", value, err, cell.Err)
 		}
 		if err != nil {
 			return

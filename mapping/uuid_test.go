@@ -35,12 +35,12 @@ func TestUUIDsOfManyGoroutines(t *testing.T) {
 				t.Fatalf("%s was made twice", id)
 			}
 			if i > 0 && id <= ids[i-1] {
-				t.Fatalf("%s after %s", id, ids[i-1])
+				t.Fatalf("got %s after %s, want a larger one", id, ids[i-1])
 			}
 			// What others read in it is the version, the variant and the time.
 			u, err := uuid.Parse(id)
 			if err != nil || u.Version() != 7 || u.Variant() != uuid.RFC4122 || u.String() != id {
-				t.Fatalf("%s: version %d, variant %s, %v", id, u.Version(), u.Variant(), err)
+				t.Fatalf("%s: got version %d, variant %s, %v, want 7, %s, no error", id, u.Version(), u.Variant(), err, uuid.RFC4122)
 			}
 			if sec, nsec := u.Time().UnixTime(); time.Since(time.Unix(sec, nsec)).Abs() > time.Minute {
 				t.Fatalf("%s is of %s", id, time.Unix(sec, nsec))
@@ -68,7 +68,7 @@ func TestUUIDFollowsTheWallClock(t *testing.T) {
 			t.Errorf("%s after %s, want more than %v", second, first, first)
 		}
 		if ahead := time.Until(time.Unix(0, int64(s.now()))); ahead.Abs() > time.Minute {
-			t.Errorf("%v after the check", ahead)
+			t.Errorf("got %v after the check, want at most a minute", ahead)
 		}
 	}
 }

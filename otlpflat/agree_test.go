@@ -99,7 +99,7 @@ func TestRepeatedKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			if bytes.Count(text, []byte(`"0":`)) != 2 || bytes.Count(text, []byte(`"0":1000}`)) != 2 || bytes.Count(text, []byte(`":`)) < 2*n {
-				t.Errorf("%d members: %s", n, text)
+				t.Errorf("%d members: got %s, want two lists of all", n, text)
 			}
 		}
 	}

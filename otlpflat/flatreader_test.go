@@ -73,7 +73,7 @@ func (r *reader) end() {
 func (r *reader) text(key string) (s string) {
 	if v := r.take(key); v != nil {
 		if err := json.Unmarshal(v, &s); err != nil {
-			r.t.Fatalf("%s: %v", key, err)
+			r.t.Fatalf("%s: got %v, want no error", key, err)
 		}
 	}
 	return s

@@ -21,11 +21,11 @@ func TestViewsOfOptions(t *testing.T) {
 	logs, err := otlpflat.Views(otlpflat.ViewOptions{Dialect: otlpflat.DuckDB, Folder: "l'ake", Logs: "logs", Prefix: `a"b_`})
 	if err != nil || len(logs) != 1 || !strings.HasPrefix(logs[0], `CREATE OR REPLACE VIEW "a""b_logs" AS`) ||
 		!strings.HasSuffix(logs[0], `FROM read_parquet('l''ake/logs/**/*.parquet', union_by_name = true) AS t`) {
-		t.Errorf("%q, %v", logs, err)
+		t.Errorf("got %q, %v, want a view with an escaped path, no error", logs, err)
 	}
 	all, err := otlpflat.Views(otlpflat.ViewOptions{Dialect: otlpflat.PostgreSQL, Schema: "obs", Logs: "l", Metrics: "m", Traces: "t"})
 	if err != nil || len(all) != 11 {
-		t.Errorf("%d views, %v", len(all), err)
+		t.Errorf("got %d views, %v, want 11, no error", len(all), err)
 	}
 	for _, s := range all {
 		if !strings.HasPrefix(s, `CREATE OR REPLACE VIEW "obs"."otel_`) || strings.Contains(s, ";") {

@@ -80,7 +80,7 @@ func TestShadowIsBounded(t *testing.T) {
 	s.offer(mapping.From("0123456789"), 15)
 	r := s.Report()
 	if r.Seen != 53 || r.Waiting != 10 || r.Dropped != 41 || r.TooLarge != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want 53 seen, 10 waiting, 41 dropped, 2 too large", r)
 	}
 	go s.run()
 	if r = s.Close(); r.Compared != 10 || r.Equal != 10 || r.Waiting != 0 || s.bytes != 0 || s.open != 0 {
@@ -115,7 +115,7 @@ func TestShadowHidesSecrets(t *testing.T) {
 		mapping.Path("number", "user.name", mapping.Secret(), mapping.DataType("int64"), mapping.Default("0")),
 	}, Options{}, `{"id":"canary","user":{"name":"canary"}}`, `{"id":"canary","user":{"name":"3"}}`)
 	if r.Different != 1 || r.OnlyCurrent != 1 || r.Columns[0].Examples[0].Current.Text != "***" || r.Columns[1].Examples[0].Changed.Text != "***" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want one different and one row only now, with examples as ***", r)
 	}
 	if strings.Contains(fmt.Sprintf("%+v", r), "canary") {
 		t.Errorf("the report has a secret: %+v", r)
@@ -129,7 +129,7 @@ func TestShadowExamplesAreBounded(t *testing.T) {
 	r := compare(t, users(), changed, Options{}, body, body, body, body, body)
 	examples := r.Columns[1].Examples
 	if r.Different != 5 || r.Columns[1].Different != 5 || len(examples) != 3 || len(r.Columns[0].Examples) != 0 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want 5 different rows in column 1 with 3 examples", r)
 	}
 	if text := examples[2].Current.Text; len(text) > 260 || len(text) < 250 || strings.ToValidUTF8(text, "?") != text {
 		t.Errorf("an example has %d bytes: %q", len(text), text)
@@ -142,7 +142,7 @@ func TestShadowCells(t *testing.T) {
 		mapping.UUID("uuid"), mapping.Path("gone", "id"), mapping.Path("user", "user", mapping.DataType("string"), mapping.Default("")),
 	}, mapping.Columns{mapping.UUID("uuid"), mapping.Path("user", "user", mapping.DataType("string"))}, Options{}, `{"id":1,"user":"Ada"}`, `{"id":2}`)
 	if r.Equal != 1 || r.Different != 1 || !r.Columns[0].Generated || r.Columns[2].Name != "gone" || !r.Columns[2].Missing {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want 1 equal and 1 different row, a generated and a missing column", r)
 	}
 	if x := r.Columns[1].Examples[0]; x.Current != (Cell{}) || x.Changed != (Cell{Null: true}) {
 		t.Errorf("got %+v, want x.Current == (Cell{}) and x.Changed == (Cell{Null: true})", x)

@@ -155,7 +155,7 @@ func TestRetriesEndWithContext(t *testing.T) {
 		_, err := fakeClient(t, f).Bucket(ctx, "in.c-a")
 		var e *Error
 		if !errors.As(err, &e) || e.ExceptionID != "e-1" || f.calls.Load() > 4 {
-			t.Errorf("%d calls, error %v", f.calls.Load(), err)
+			t.Errorf("got %d calls, error %v, want at most 4, the exception e-1", f.calls.Load(), err)
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestErrorBodies(t *testing.T) {
 		_, err := fakeClient(t, f, func(o *Options) { o.Retry.Attempts = 1 }).Bucket(t.Context(), "in.c-a")
 		var e *Error
 		if !errors.As(err, &e) || e.Status != 409 || e.Code != want.Code || e.Message != want.Message || e.ExceptionID != want.ExceptionID || len(e.Violations) != len(want.Violations) {
-			t.Errorf("%s: %+v", body, err)
+			t.Errorf("%s: got %+v, want %+v", body, err, want)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func TestBearer(t *testing.T) {
 func TestIndexGetsNoToken(t *testing.T) {
 	f := &fakeTransport{answers: []func(*http.Request) (*http.Response, error){func(req *http.Request) (*http.Response, error) {
 		if req.Header.Get(TokenHeader) != "" {
-			t.Errorf("%s got the token", req.URL)
+			t.Errorf("%s: got the token, want none", req.URL)
 		}
 		return answering(200, `{"services":[{"id":"queue","url":"https://queue.example.com"}]}`)(req)
 	}}}
@@ -279,7 +279,7 @@ func TestPages(t *testing.T) {
 	c := fakeClient(t, f)
 	all, err := Collect(c.Files(t.Context(), FileQuery{}))
 	if err != nil || len(all) != 205 || strings.Join(offsets, " ") != "0 100 200" {
-		t.Errorf("%d files, offsets %v, %v", len(all), offsets, err)
+		t.Errorf("got %d files, offsets %v, %v, want 205, 0 100 200, no error", len(all), offsets, err)
 	}
 	// The next page is not asked for when the loop ends before.
 	offsets = nil
@@ -329,7 +329,7 @@ func TestWaitForJob(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err = fakeClient(t, f).WaitForJob(ctx, 7); !errors.Is(err, context.DeadlineExceeded) || f.calls.Load() > 40 {
-			t.Errorf("%d calls, error %v", f.calls.Load(), err)
+			t.Errorf("got %d calls, error %v, want at most 40, %v", f.calls.Load(), err, context.DeadlineExceeded)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func TestUploadOfBadSources(t *testing.T) {
 	} {
 		_, err := c.Upload(t.Context(), FilePrepare{Name: "n"}, Source{Size: 3, Open: open})
 		if err == nil || (name == "cannot open" || name == "breaks off") && !errors.Is(err, broken) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error", name, err)
 		}
 	}
 }

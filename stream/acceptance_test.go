@@ -130,7 +130,7 @@ func TestUnparsableBodiesAreStoredUnaltered(t *testing.T) {
 	for _, body := range bodies {
 		for _, contentType := range []string{"application/json", "text/plain"} {
 			if status, _, answer := s.post("web", contentType, body); status != 200 || answer != "OK" {
-				t.Errorf("%.20q as %s: %d %s", body, contentType, status, answer)
+				t.Errorf("%.20q as %s: got %d %s, want 200 OK", body, contentType, status, answer)
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func TestRejections(t *testing.T) {
 		if status != tt.status || header.Get("Content-Type") != "application/json" || body.Error != "stream.in.writeFailed" ||
 			sinks[0].SinkID != "fields" || sinks[0].Error != "stream.in."+tt.error || !strings.Contains(sinks[0].Message, tt.message) ||
 			sinks[1].SinkID != "rows" || sinks[1].StatusCode != 200 {
-			t.Errorf("%s as %s: %d\n%s", tt.body, tt.contentType, status, answer)
+			t.Errorf("%s as %s: got %d\n%s\nwant %d, and the error stream.in.%s at the sink fields alone", tt.body, tt.contentType, status, answer, tt.status, tt.error)
 		}
 	}
 	if got := s.rows("web"); len(got) != len(tests) {

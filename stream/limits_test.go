@@ -83,7 +83,7 @@ func TestLimitsAtEveryDoor(t *testing.T) {
 		} {
 			refused, err := ingest(record(false), record(true))
 			if err != nil || !refused {
-				t.Errorf("%s by %s: %v, refused %v", reason, door, err, refused)
+				t.Errorf("%s by %s: got %v, refused %v, want no error and a refusal", reason, door, err, refused)
 			}
 			taken++
 		}

@@ -116,7 +116,7 @@ func TestKeyOfAnUnknownOutcome(t *testing.T) {
 				continue
 			}
 			if status != http.StatusOK || again != "true" { // the disk had written it
-				t.Errorf("%s: %d %q, replayed %q", name, status, answer, again)
+				t.Errorf("%s: got %d %q, replayed %q, want 200, replayed \"true\"", name, status, answer, again)
 			}
 			break
 		}
@@ -207,7 +207,7 @@ func TestRepeatedBatchIsStoredOnce(t *testing.T) {
 			status, header, answer := s.export("/otlp/1/app/"+webSecret+"/v1/"+signal, compress(t, coding, data),
 				"Content-Type", protobuf, "Content-Encoding", coding, "X-Request-Id", fmt.Sprint(i), "Traceparent", fmt.Sprint(i))
 			if again := header.Get("Idempotent-Replayed"); status != want || answer != "" || (again == "true") != (i > 0) {
-				t.Errorf("%s, attempt %d: %d %q, replayed %q", signal, i, status, answer, again)
+				t.Errorf("%s, attempt %d: got %d %q, replayed %q, want %d, no body, replayed after attempt 0", signal, i, status, answer, again, want)
 			}
 		}
 	}

@@ -340,7 +340,7 @@ func TestHTTP2(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != tt.status || resp.ProtoMajor != 2 {
-			t.Errorf("%d bytes: %s over %s", tt.size, resp.Status, resp.Proto)
+			t.Errorf("%d bytes: got %s over %s, want status %d over HTTP/2", tt.size, resp.Status, resp.Proto, tt.status)
 		}
 	}
 	if want := []bool{false, true, true}; !slices.Equal(reused, want) {

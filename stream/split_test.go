@@ -54,7 +54,7 @@ func TestSplit(t *testing.T) {
 	}
 	many := strings.Repeat("1,", maxEvents)
 	if got, e := splitBodies(t, forebay.SplitArray, "["+strings.TrimSuffix(many, ",")+"]"); e != nil || len(got) != maxEvents {
-		t.Errorf("%d events, %v", len(got), e)
+		t.Errorf("got %d events, %v, want %d, no error", len(got), e, maxEvents)
 	}
 	if _, e := splitBodies(t, forebay.SplitArray, "["+many+"1]"); e == nil || e.Status != 413 {
 		t.Errorf("one event more: %v", e)
@@ -71,7 +71,7 @@ func FuzzSplitArray(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		got, e := splitBodies(t, forebay.SplitArray, body)
 		if (e == nil) != json.Valid([]byte(body)) && e.Status != 413 {
-			t.Fatalf("%q: %v", body, e)
+			t.Fatalf("%q: got %v, want an error if and only if the body is not JSON or too large", body, e)
 		}
 		var want []json.RawMessage
 		if e != nil || json.Unmarshal([]byte(body), &want) != nil || want == nil {

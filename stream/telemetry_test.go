@@ -158,7 +158,7 @@ func TestOTLPRefusals(t *testing.T) {
 			wantCode := map[int]uint64{400: 3, 401: 16, 404: 5, 413: 3, 415: 3, 503: 14}[c.status]
 			status, header, answer := s.export(c.path, c.body, "Content-Type", c.typ, "Content-Encoding", c.encoding, "Authorization", c.auth)
 			if got := header.Get("WWW-Authenticate"); (status == 401) != (got == "Bearer") {
-				t.Errorf("%d with WWW-Authenticate %q", status, got)
+				t.Errorf("got %d with WWW-Authenticate %q, want Bearer with 401 alone", status, got)
 			}
 			message := answer
 			if c.typ == protobuf {
@@ -253,7 +253,7 @@ func TestOTLPMethods(t *testing.T) {
 			}
 			resp.Body.Close()
 			if resp.StatusCode != want || resp.Header.Get("Allow") != "OPTIONS, POST" {
-				t.Errorf("%s %s: %d, Allow %q", method, path, resp.StatusCode, resp.Header.Get("Allow"))
+				t.Errorf("%s %s: got %d, Allow %q, want %d, \"OPTIONS, POST\"", method, path, resp.StatusCode, resp.Header.Get("Allow"), want)
 			}
 			// A browser does not take the wildcard for the header that has the secret.
 			if allowed := resp.Header.Get("Access-Control-Allow-Headers"); method == http.MethodOptions && !strings.Contains(allowed, "Authorization") {
@@ -304,7 +304,7 @@ func TestOTLPWithoutSink(t *testing.T) {
 	status, _, answer := s.export("/otlp/1/app/"+webSecret+"/v1/traces", exports(t, jsonBody)[forebay.SignalTraces], "Content-Type", jsonBody)
 	const want = `{"partialSuccess":{"rejectedSpans":"1","errorMessage":"No enabled sink of the source takes traces: 1 spans were dropped."}}`
 	if status != 200 || answer != want || s.eng.Stats().Dropped["app"] != 1 {
-		t.Errorf("%d %s, %d dropped", status, answer, s.eng.Stats().Dropped["app"])
+		t.Errorf("got %d %s, %d dropped, want 200 %s, 1", status, answer, s.eng.Stats().Dropped["app"], want)
 	}
 }
 
@@ -333,7 +333,7 @@ func TestOTLPOverload(t *testing.T) {
 				t.Errorf("Retry-After %q, %q", header.Get("Retry-After"), answer)
 			}
 		default:
-			t.Fatalf("%d %q", status, answer)
+			t.Fatalf("got %d %q, want 200 or 503", status, answer)
 		}
 		if i == 49 {
 			break

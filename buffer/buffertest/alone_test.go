@@ -54,7 +54,7 @@ func TestAloneIsChecked(t *testing.T) {
 			}
 		})
 		if c.sound != (failed == nil) {
-			t.Errorf("%s: failed %v", what, failed)
+			t.Errorf("%s: got failed checks %v, want none: %t", what, failed, c.sound)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 var refusal = &Refusal{Columns: datatype.UntypedColumns("id", "sum"), Good: []string{"a", "1"}, Bad: []string{"a", "many"}, Column: "sum"}
 
 // refusing returns a driver that refuses the row of refusal, and then does as a test wants.
-func refusing(answer func(ctx context.Context, m *Memory, f *driver.File, refused *driver.RowsError) error) brokenTarget {
+func refusing(refuse func(ctx context.Context, m *Memory, f *driver.File, refused *driver.RowsError) error) brokenTarget {
 	return brokenTarget{imp: func(ctx context.Context, m *Memory, f *driver.File) error {
 		rows, err := readRows(ctx, f)
 		if err != nil {
@@ -29,12 +29,12 @@ func refusing(answer func(ctx context.Context, m *Memory, f *driver.File, refuse
 		if len(refused.Rows) == 0 {
 			return m.Import(ctx, f)
 		}
-		return answer(ctx, m, f, refused)
+		return refuse(ctx, m, f, refused)
 	}}
 }
 
 func TestBrokenRefusalIsCaught(t *testing.T) {
-	for name, answer := range map[string]func(context.Context, *Memory, *driver.File, *driver.RowsError) error{
+	for name, refuse := range map[string]func(context.Context, *Memory, *driver.File, *driver.RowsError) error{
 		"the rows are not named": func(_ context.Context, _ *Memory, _ *driver.File, e *driver.RowsError) error {
 			return driver.Permanent(e.Err)
 		},
@@ -72,7 +72,7 @@ func TestBrokenRefusalIsCaught(t *testing.T) {
 			return e
 		},
 	} {
-		t.Run(name, func(t *testing.T) { expectCaught(t, "RefusedRows", refusing(answer)) })
+		t.Run(name, func(t *testing.T) { expectCaught(t, "RefusedRows", refusing(refuse)) })
 	}
 	t.Run("a sound driver passes", func(t *testing.T) {
 		for _, complete := range []bool{true, false} {

@@ -182,7 +182,7 @@ type importer struct {
 func (k *killer) start(i int) importer {
 	p := importer{proctest.Start(k.t, k.test, k.place), k.t}
 	if _, err := fmt.Fprintln(p.In, i); err != nil {
-		k.t.Fatalf("%v", err)
+		k.t.Fatalf("got %v, want no error", err)
 	}
 	return p
 }

@@ -195,7 +195,7 @@ func putConcurrently(t tb, s driver.Staging) {
 		obj, data := object(i)
 		switch {
 		case err != nil:
-			t.Errorf("%s: %v", obj.ID, err)
+			t.Errorf("%s: got %v, want no error", obj.ID, err)
 		case i%4 != 0:
 			expectObject(t, s, obj, data)
 		default:

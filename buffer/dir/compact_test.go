@@ -95,7 +95,7 @@ func TestMerge(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := readTable(t, tables, dayTable.ID); got != nil {
-				t.Errorf("%d rows after Drop", len(got))
+				t.Errorf("got %d rows after Drop, want no table", len(got))
 			}
 			if err := tables.Import(t.Context(), fileOf(0)); err != nil || len(readTable(t, tables, dayTable.ID)) != 10 {
 				t.Errorf("import after Drop: %v", err)
@@ -207,7 +207,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 			n, err := tables.CountFile(t.Context(), dayTable, id)
 			taken, terr := tables.TakenAway(t.Context(), dayTable, id)
 			if n != 3 || !taken || err != nil || terr != nil {
-				t.Errorf("%s: %d rows, taken away %t, %v, %v", id, n, taken, err, terr)
+				t.Errorf("%s: got %d rows, taken away %t, %v, %v, want 3 rows that were taken away, no errors", id, n, taken, err, terr)
 			}
 		}
 		if err := tables.Import(t.Context(), newFile("file-0", dayTable, dayRows(0, 5))); err != nil {

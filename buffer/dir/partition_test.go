@@ -107,7 +107,7 @@ func TestSplitOfALargeFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := readIDs(t, tables, table.ID); !slices.Equal(got, sortedIDs(rows...)) {
-			t.Errorf("%d rows differ", len(got))
+			t.Errorf("got %d rows, want the %d rows of the files", len(got), len(rows))
 		}
 	}
 }

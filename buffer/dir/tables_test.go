@@ -393,7 +393,7 @@ func FuzzRows(tf *testing.F) {
 		}
 		readErr := r.Err()
 		if (checkErr == nil) != (readErr == nil) {
-			t.Fatalf("%q: checker %v, reader %v", data, checkErr, readErr)
+			t.Fatalf("%q: got %v from the checker and %v from the reader, want two errors or none", data, checkErr, readErr)
 		}
 		if readErr == nil && (!bytes.Equal(again, data) || count != check.rows) {
 			t.Fatalf("%q: read back as %q, %d rows, checker has %d", data, again, count, check.rows)

@@ -66,7 +66,7 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 		for _, n := range []int{0, 1, 2, 7, 20, 1000} {
 			tail, err := tables.Tail(t.Context(), table.ID, n)
 			if err != nil {
-				t.Fatalf("%+v, %d rows: %v", o, n, err)
+				t.Fatalf("%+v, %d rows: got %v, want no error", o, n, err)
 			}
 			want := all[max(0, len(all)-n):]
 			if len(tail.Rows) != len(want) || n > 0 && tail.Imported.IsZero() || len(tail.Columns) != 3 {
@@ -163,7 +163,7 @@ func TestQueryQuotesNames(t *testing.T) {
 	table := driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("a", "it's")}
 	language, query := Tables("/data/it's").Query(table)
 	if language != "DuckDB" || !strings.Contains(query, `read_csv('/data/it''s/in.c-web.events/**/*.csv*', header = true`) {
-		t.Errorf("%s: %s", language, query)
+		t.Errorf("got a query in %s, want DuckDB with an escaped path: %s", language, query)
 	}
 	if _, query = TablesWith("/data", TablesOptions{NoHeader: true}).Query(table); !strings.Contains(query, `header = false, names = ['a', 'it''s']`) {
 		t.Errorf("without headers: %s", query)

@@ -134,18 +134,18 @@ func (f waitFunc) Wait(ctx context.Context) (changelog.Position, error) { return
 // openWith replaces Open by one that appends so many markers, and looks for other owners before or after that, or never.
 func openWith(markers int, before, after bool) brokenLog {
 	return brokenLog{open: func(ctx context.Context, l *Log, instance string, marker changelog.Record) (changelog.Writer, error) {
-		return onStream(ctx, l, instance, func(s *stream, answer func(changelog.Writer, error)) {
+		return onStream(ctx, l, instance, func(s *stream, respond func(changelog.Writer, error)) {
 			start := s.last()
 			if before && s.fenced(marker, start) {
-				answer(nil, changelog.ErrFenced)
+				respond(nil, changelog.ErrFenced)
 				return
 			}
 			_ = s.propose(func() {
 				if after && s.fenced(marker, start) {
-					answer(nil, changelog.ErrFenced)
+					respond(nil, changelog.ErrFenced)
 					return
 				}
-				answer(newWriter(s, marker, start+changelog.Position(markers)), nil)
+				respond(newWriter(s, marker, start+changelog.Position(markers)), nil)
 			}, slices.Repeat([]changelog.Record{marker}, markers)...)
 		})
 	}}

@@ -28,8 +28,8 @@ type Faults struct {
 	// DuplicateWindow is how long a stream remembers the ids of batches; 0 means 2 minutes. A new leader has forgotten the ids of
 	// trimmed batches.
 	DuplicateWindow time.Duration
-	// LostAnswers belong to requests that took effect.
-	LostAnswers float64
+	// LostResponses belong to requests that took effect.
+	LostResponses float64
 	// NewLeaders is how often the leader of a stream fails when a request arrives. Proposals that the next leader does not have
 	// are dropped. It commits the rest, and their callers get no response.
 	NewLeaders float64
@@ -116,13 +116,13 @@ func (n *network) request(l *link, arrive func()) {
 
 // respond sends the response to a waiting caller. The caller holds the lock.
 func (n *network) respond(l *link, arrive func()) {
-	if !n.chance(n.faults.LostAnswers) {
+	if !n.chance(n.faults.LostResponses) {
 		n.send(l, n.upTo(n.faults.Delay), arrive)
 	}
 }
 
 // call sends a request and waits for its response. When the request arrives do runs with the lock held. It may respond later.
-func call[A any](ctx context.Context, n *network, do func(answer func(A, error))) (value A, err error) {
+func call[A any](ctx context.Context, n *network, do func(respond func(A, error))) (value A, err error) {
 	if err := ctx.Err(); err != nil {
 		return value, err
 	}
@@ -132,7 +132,7 @@ func call[A any](ctx context.Context, n *network, do func(answer func(A, error))
 	}
 	var out, back link
 	replies := make(chan reply, 1)
-	answer := func(value A, err error) {
+	respond := func(value A, err error) {
 		n.respond(&back, func() {
 			select {
 			case replies <- reply{value, err}:
@@ -141,7 +141,7 @@ func call[A any](ctx context.Context, n *network, do func(answer func(A, error))
 		})
 	}
 	n.mu.Lock()
-	n.request(&out, func() { do(answer) })
+	n.request(&out, func() { do(respond) })
 	timeout := n.timeout()
 	n.mu.Unlock()
 	select {
@@ -155,12 +155,12 @@ func call[A any](ctx context.Context, n *network, do func(answer func(A, error))
 	case r := <-replies:
 		return r.value, r.err
 	case <-timer.C:
-		return value, noAnswer(timeout)
+		return value, noResponse(timeout)
 	case <-ctx.Done():
 		return value, ctx.Err()
 	}
 }
 
-func noAnswer(timeout time.Duration) error {
-	return fmt.Errorf("%w: no answer after %v", changelog.ErrUnknown, timeout)
+func noResponse(timeout time.Duration) error {
+	return fmt.Errorf("%w: no response after %v", changelog.ErrUnknown, timeout)
 }

@@ -20,7 +20,7 @@ type Journal struct {
 var _ changelog.Journal = (*Journal)(nil)
 
 // NewJournal returns a journal without entries. Equal seeds draw equal faults, if the calls happen in the same order. LostRequests,
-// LateRequests, RepeatedRequests, LostAnswers, Delay, Timeout and StaleReads apply to it.
+// LateRequests, RepeatedRequests, LostResponses, Delay, Timeout and StaleReads apply to it.
 func NewJournal(seed uint64, f Faults) *Journal {
 	return &Journal{net: newNetwork(seed, f), changed: make(chan struct{})}
 }
@@ -39,15 +39,15 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 		return fmt.Errorf("changelogtest: the entry has %d bytes, more than %d", len(data), changelog.PartBytes)
 	}
 	data = bytes.Clone(data)
-	_, err := call(ctx, &j.net, func(answer func(struct{}, error)) {
+	_, err := call(ctx, &j.net, func(respond func(struct{}, error)) {
 		if after != j.last() {
-			answer(struct{}{}, fmt.Errorf("%w: the last entry is %d, not %d", changelog.ErrLost, j.last(), after))
+			respond(struct{}{}, fmt.Errorf("%w: the last entry is %d, not %d", changelog.ErrLost, j.last(), after))
 			return
 		}
 		j.entries = append(j.entries, data)
 		close(j.changed)
 		j.changed = make(chan struct{})
-		answer(struct{}{}, nil)
+		respond(struct{}{}, nil)
 	})
 	return err
 }
@@ -55,7 +55,7 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 // Read implements [changelog.Journal]. A stale read ends up to three entries early.
 func (j *Journal) Read(ctx context.Context, from changelog.Position) iter.Seq2[changelog.JournalEntry, error] {
 	return func(yield func(changelog.JournalEntry, error) bool) {
-		entries, err := call(ctx, &j.net, func(answer func([]changelog.JournalEntry, error)) {
+		entries, err := call(ctx, &j.net, func(respond func([]changelog.JournalEntry, error)) {
 			last := j.last()
 			for range 3 {
 				if last > max(from, 1) && j.net.chance(j.net.faults.StaleReads) {
@@ -64,13 +64,13 @@ func (j *Journal) Read(ctx context.Context, from changelog.Position) iter.Seq2[c
 			}
 			switch first := max(from, 1); {
 			case from == 0:
-				answer(j.slice(j.trimmed+1, last), nil)
+				respond(j.slice(j.trimmed+1, last), nil)
 			case first > j.last()+1:
-				answer(nil, fmt.Errorf("%w: it ends at %d", changelog.ErrWentBack, j.last()))
+				respond(nil, fmt.Errorf("%w: it ends at %d", changelog.ErrWentBack, j.last()))
 			case first <= j.trimmed:
-				answer(nil, changelog.ErrTrimmed)
+				respond(nil, changelog.ErrTrimmed)
 			default:
-				answer(j.slice(first, last), nil)
+				respond(j.slice(first, last), nil)
 			}
 		})
 		for _, e := range entries {
@@ -110,12 +110,12 @@ func (j *Journal) Wait(ctx context.Context, after changelog.Position) error {
 
 // Trim implements [changelog.Journal].
 func (j *Journal) Trim(ctx context.Context, through changelog.Position) error {
-	_, err := call(ctx, &j.net, func(answer func(struct{}, error)) {
+	_, err := call(ctx, &j.net, func(respond func(struct{}, error)) {
 		if through > j.trimmed && through < j.last() {
 			j.entries = j.entries[through-j.trimmed:]
 			j.trimmed = through
 		}
-		answer(struct{}{}, nil)
+		respond(struct{}{}, nil)
 	})
 	return err
 }

@@ -68,7 +68,7 @@ func checkJournalAppend(t *testing.T, j changelog.Journal) {
 		}
 	}
 	if data, err := readJournal(t, j, 0); err != nil || len(data) != 3 {
-		t.Errorf("%d entries, %v", len(data), err)
+		t.Errorf("got %d entries, %v, want 3, no error", len(data), err)
 	}
 }
 

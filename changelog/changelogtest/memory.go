@@ -45,11 +45,11 @@ func (l *Log) SetFaults(f Faults) { l.net.setFaults(f) }
 
 // Create implements [changelog.Log].
 func (l *Log) Create(ctx context.Context, instance string) error {
-	_, err := call(ctx, &l.net, func(answer func(struct{}, error)) {
+	_, err := call(ctx, &l.net, func(respond func(struct{}, error)) {
 		if l.streams[instance] == nil {
 			l.streams[instance] = newStream(&l.net, cmp.Or(l.MaxBytes, 1<<30))
 		}
-		answer(struct{}{}, nil)
+		respond(struct{}{}, nil)
 	})
 	return err
 }
@@ -57,43 +57,43 @@ func (l *Log) Create(ctx context.Context, instance string) error {
 // Open implements [changelog.Log].
 func (l *Log) Open(ctx context.Context, instance string, marker changelog.Record) (changelog.Writer, error) {
 	marker.Data = bytes.Clone(marker.Data)
-	return onStream(ctx, l, instance, func(s *stream, answer func(changelog.Writer, error)) {
+	return onStream(ctx, l, instance, func(s *stream, respond func(changelog.Writer, error)) {
 		s.mayChangeLeader()
 		if s.fenced(marker, s.commit) {
-			answer(nil, changelog.ErrFenced)
+			respond(nil, changelog.ErrFenced)
 			return
 		}
 		before := s.last() // a driver learns it from refusals, and tries until it has the right one
 		end := before + changelog.Window + 1
 		err := s.propose(func() {
 			if s.fenced(marker, before) { // by a proposal that is committed by now
-				answer(nil, changelog.ErrFenced)
+				respond(nil, changelog.ErrFenced)
 				return
 			}
-			answer(newWriter(s, marker, end), nil)
+			respond(newWriter(s, marker, end), nil)
 		}, slices.Repeat([]changelog.Record{marker}, changelog.Window+1)...)
 		if err != nil {
-			answer(nil, err)
+			respond(nil, err)
 		}
 	})
 }
 
 // onStream runs do on the stream of an instance, when the request arrives.
-func onStream[A any](ctx context.Context, l *Log, instance string, do func(s *stream, answer func(A, error))) (A, error) {
-	return call(ctx, &l.net, func(answer func(A, error)) {
+func onStream[A any](ctx context.Context, l *Log, instance string, do func(s *stream, respond func(A, error))) (A, error) {
+	return call(ctx, &l.net, func(respond func(A, error)) {
 		if s := l.streams[instance]; s != nil {
-			do(s, answer)
+			do(s, respond)
 			return
 		}
 		var none A
-		answer(none, changelog.ErrMissing)
+		respond(none, changelog.ErrMissing)
 	})
 }
 
 // Read implements [changelog.Log].
 func (l *Log) Read(ctx context.Context, instance string, from changelog.Position) iter.Seq2[changelog.Entry, error] {
 	return func(yield func(changelog.Entry, error) bool) {
-		entries, err := onStream(ctx, l, instance, func(s *stream, answer func([]changelog.Entry, error)) { answer(s.read(from)) })
+		entries, err := onStream(ctx, l, instance, func(s *stream, respond func([]changelog.Entry, error)) { respond(s.read(from)) })
 		for _, e := range entries {
 			if ctx.Err() != nil {
 				err = ctx.Err()
@@ -111,26 +111,26 @@ func (l *Log) Read(ctx context.Context, instance string, from changelog.Position
 
 // Trim implements [changelog.Log].
 func (l *Log) Trim(ctx context.Context, instance string, through changelog.Position) error {
-	_, err := onStream(ctx, l, instance, func(s *stream, answer func(struct{}, error)) {
+	_, err := onStream(ctx, l, instance, func(s *stream, respond func(struct{}, error)) {
 		s.trim(through)
-		answer(struct{}{}, nil)
+		respond(struct{}{}, nil)
 	})
 	return err
 }
 
 // Stat implements [changelog.Log].
 func (l *Log) Stat(ctx context.Context, instance string) (changelog.Stat, error) {
-	return onStream(ctx, l, instance, func(s *stream, answer func(changelog.Stat, error)) { answer(s.stat(), nil) })
+	return onStream(ctx, l, instance, func(s *stream, respond func(changelog.Stat, error)) { respond(s.stat(), nil) })
 }
 
 // Delete implements [changelog.Log].
 func (l *Log) Delete(ctx context.Context, instance string) error {
-	_, err := call(ctx, &l.net, func(answer func(struct{}, error)) {
+	_, err := call(ctx, &l.net, func(respond func(struct{}, error)) {
 		if s := l.streams[instance]; s != nil {
 			s.deleted = true
 			delete(l.streams, instance)
 		}
-		answer(struct{}{}, nil)
+		respond(struct{}{}, nil)
 	})
 	return err
 }
@@ -156,7 +156,7 @@ func (l *Log) Elect(instance string, replica int) (done bool) {
 // Leaders implements [changelog.Elector]. A replica that lacks committed entries cannot lead.
 func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		leader, err := onStream(ctx, l, instance, func(s *stream, answer func(int, error)) { answer(s.leader, nil) })
+		leader, err := onStream(ctx, l, instance, func(s *stream, respond func(int, error)) { respond(s.leader, nil) })
 		if err != nil {
 			yield("", err)
 			return
@@ -164,12 +164,12 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 		for i := 1; i < replicas; i++ {
 			next := (leader + i) % replicas
 			name := fmt.Sprint("replica ", next)
-			_, err := onStream(ctx, l, instance, func(s *stream, answer func(struct{}, error)) {
+			_, err := onStream(ctx, l, instance, func(s *stream, respond func(struct{}, error)) {
 				if s.replica[next].away || !s.elect(next) {
-					answer(struct{}{}, fmt.Errorf("%s is away or lags", name))
+					respond(struct{}{}, fmt.Errorf("%s is away or lags", name))
 					return
 				}
-				answer(struct{}{}, nil)
+				respond(struct{}{}, nil)
 			})
 			if err != nil {
 				name = ""

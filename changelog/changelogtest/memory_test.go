@@ -160,7 +160,7 @@ func TestDuplicates(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := changelogtest.NewLog(1, changelogtest.Faults{})
 				w := opened(t, log, 1)
-				f := changelogtest.Faults{RepeatedRequests: 1, LostAnswers: 1, Timeout: time.Second, DuplicateWindow: c.window}
+				f := changelogtest.Faults{RepeatedRequests: 1, LostResponses: 1, Timeout: time.Second, DuplicateWindow: c.window}
 				log.SetFaults(f)
 				heal := func() {}
 				if c.same {
@@ -168,7 +168,7 @@ func TestDuplicates(t *testing.T) {
 				}
 				began := time.Now()
 				ticket := w.Append(batch(1)) // the first copy arrives at once, the other one within a second
-				f.LostAnswers = 0
+				f.LostResponses = 0
 				log.SetFaults(f)
 				wait(t, ticket, c.want)
 				if time.Since(began) >= f.Timeout {
@@ -241,7 +241,7 @@ func TestFaultsKeepAcknowledgedRecords(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			faults := changelogtest.Faults{
-				Delay: 10 * time.Millisecond, Timeout: time.Second, LostRequests: 0.01, LateRequests: 0.01, RepeatedRequests: 0.01, LostAnswers: 0.01,
+				Delay: 10 * time.Millisecond, Timeout: time.Second, LostRequests: 0.01, LateRequests: 0.01, RepeatedRequests: 0.01, LostResponses: 0.01,
 				NewLeaders: 0.01, StaleReads: 0.5,
 			}
 			log := changelogtest.NewLog(seed, changelogtest.Faults{})

@@ -57,12 +57,12 @@ func (o *Owners) Get(ctx context.Context, key string) (changelog.Versioned, erro
 	if err := changelog.CheckKey(key); err != nil {
 		return changelog.Versioned{}, err
 	}
-	return call(ctx, &o.net, func(answer func(changelog.Versioned, error)) {
+	return call(ctx, &o.net, func(respond func(changelog.Versioned, error)) {
 		skip := 0
 		for skip < 3 && o.net.chance(o.net.faults.StaleReads) {
 			skip++
 		}
-		answer(o.latest(key, skip), nil)
+		respond(o.latest(key, skip), nil)
 	})
 }
 
@@ -72,15 +72,15 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 		return 0, err
 	}
 	value = append([]byte{}, value...)
-	return call(ctx, &o.net, func(answer func(changelog.Version, error)) {
+	return call(ctx, &o.net, func(respond func(changelog.Version, error)) {
 		if have := o.latest(key, 0).Version; have != old {
-			answer(0, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
+			respond(0, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
 			return
 		}
 		o.version++
 		o.history = append(o.history, changelog.Versioned{Key: key, Value: value, Version: o.version})
 		o.announce()
-		answer(o.version, nil)
+		respond(o.version, nil)
 	})
 }
 
@@ -89,15 +89,15 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 	if err := changelog.CheckKey(key); err != nil {
 		return err
 	}
-	_, err := call(ctx, &o.net, func(answer func(struct{}, error)) {
+	_, err := call(ctx, &o.net, func(respond func(struct{}, error)) {
 		if have := o.latest(key, 0).Version; have == 0 || have != old {
-			answer(struct{}{}, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
+			respond(struct{}{}, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
 			return
 		}
 		o.version++
 		o.history = append(o.history, changelog.Versioned{Key: key, Version: o.version})
 		o.announce()
-		answer(struct{}{}, nil)
+		respond(struct{}{}, nil)
 	})
 	return err
 }
@@ -105,8 +105,8 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 // Watch implements [changelog.Owners].
 func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.Versioned, error] {
 	return func(yield func(changelog.Versioned, error) bool) {
-		w, err := call(ctx, &o.net, func(answer func(watch, error)) {
-			answer(watch{o: o, prefix: prefix, rollbacks: o.rollbacks}, nil)
+		w, err := call(ctx, &o.net, func(respond func(watch, error)) {
+			respond(watch{o: o, prefix: prefix, rollbacks: o.rollbacks}, nil)
 		})
 		for first := true; err == nil && ctx.Err() == nil; first = false {
 			var changes []changelog.Versioned

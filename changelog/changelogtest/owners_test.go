@@ -40,7 +40,7 @@ func TestUnknownChanges(t *testing.T) {
 			faults       changelogtest.Faults
 			first, later string
 		}{
-			"lost answer":  {changelogtest.Faults{LostAnswers: 1}, "new", "new"},
+			"lost answer":  {changelogtest.Faults{LostResponses: 1}, "new", "new"},
 			"lost request": {changelogtest.Faults{LostRequests: 1}, "old", "old"},
 			"late request": {changelogtest.Faults{LateRequests: 1}, "old", "new"},
 		} {

@@ -114,7 +114,7 @@ func (s *stream) propose(committed func(), records ...changelog.Record) error {
 // be committed. It needs no majority, and so it proves nothing. Only a committed entry of another owner does.
 //
 // For a batch whose ID the stream knows it reports the position of the first copy, wherever that is, before it checks anything else.
-func (s *stream) append(marker changelog.Record, expected changelog.Position, r changelog.Record, answer func(changelog.Position, error)) {
+func (s *stream) append(marker changelog.Record, expected changelog.Position, r changelog.Record, respond func(changelog.Position, error)) {
 	s.mayChangeLeader()
 	var err error
 	first, known := s.copyOf(r)
@@ -122,18 +122,18 @@ func (s *stream) append(marker changelog.Record, expected changelog.Position, r 
 	case s.deleted:
 		err = fmt.Errorf("%w: %w", changelog.ErrUnknown, changelog.ErrMissing)
 	case known && first <= s.commit:
-		answer(first, nil)
+		respond(first, nil)
 	case known:
 		err = fmt.Errorf("%w: a record with its id is under way", changelog.ErrUnknown)
 	case last == expected:
-		err = s.propose(func() { answer(expected+1, nil) }, r)
+		err = s.propose(func() { respond(expected+1, nil) }, r)
 	case s.fenced(marker, s.commit):
 		err = fmt.Errorf("%w: it ends at %d", changelog.ErrFenced, last)
 	default:
 		err = fmt.Errorf("%w: refused behind %d, for the log ends at %d", changelog.ErrUnknown, expected, last)
 	}
 	if err != nil {
-		answer(0, err)
+		respond(0, err)
 	}
 }
 

@@ -25,11 +25,11 @@ type writer struct {
 }
 
 type ticket struct {
-	ended    chan struct{}
-	position changelog.Position
-	err      error
-	answered bool
-	timer    *time.Timer
+	ended     chan struct{}
+	position  changelog.Position
+	err       error
+	responded bool
+	timer     *time.Timer
 }
 
 func newWriter(s *stream, record changelog.Record, at changelog.Position) *writer {
@@ -62,11 +62,11 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 			w.net.respond(&w.back, func() { w.responded(t, err) })
 		})
 	})
-	if timeout := w.net.timeout(); !t.answered {
+	if timeout := w.net.timeout(); !t.responded {
 		t.timer = time.AfterFunc(timeout, func() {
 			w.net.mu.Lock()
 			defer w.net.mu.Unlock()
-			w.responded(t, noAnswer(timeout))
+			w.responded(t, noResponse(timeout))
 		})
 	}
 	return t
@@ -74,11 +74,11 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 
 // responded handles the first response to a ticket, and ends the tickets whose turn it is. The caller holds the lock.
 func (w *writer) responded(t *ticket, err error) {
-	if t.answered {
+	if t.responded {
 		return
 	}
-	t.answered, t.err = true, err
-	for len(w.tickets) > 0 && w.tickets[0].answered {
+	t.responded, t.err = true, err
+	for len(w.tickets) > 0 && w.tickets[0].responded {
 		if err := w.tickets[0].err; err != nil {
 			w.fail(err)
 			return
@@ -91,7 +91,7 @@ func (w *writer) responded(t *ticket, err error) {
 func (w *writer) fail(err error) {
 	w.err = err
 	for len(w.tickets) > 0 {
-		w.tickets[0].answered, w.tickets[0].err = true, err
+		w.tickets[0].responded, w.tickets[0].err = true, err
 		w.end()
 	}
 }

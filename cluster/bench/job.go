@@ -98,13 +98,13 @@ func runJob(ctx context.Context, env string, in io.Reader, out io.Writer) (err e
 		return err
 	}
 	j := &job{cfg: cfg, log: os.Stderr, adopted: make(chan adoptionTimes, 1)}
-	answers := json.NewEncoder(out)
+	responses := json.NewEncoder(out)
 	closeJob, err := j.open(ctx)
 	if err != nil {
-		return answers.Encode(response{Error: err.Error()})
+		return responses.Encode(response{Error: err.Error()})
 	}
 	defer func() { err = errors.Join(err, closeJob()) }()
-	if err := answers.Encode(response{}); err != nil {
+	if err := responses.Encode(response{}); err != nil {
 		return err
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -120,7 +120,7 @@ func runJob(ctx context.Context, env string, in io.Reader, out io.Writer) (err e
 		if err != nil {
 			a.Error = err.Error()
 		}
-		if err := answers.Encode(a); err != nil {
+		if err := responses.Encode(a); err != nil {
 			return err
 		}
 	}

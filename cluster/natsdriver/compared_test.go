@@ -13,7 +13,7 @@ func TestChangeBesideOneUnderWay(t *testing.T) {
 	pending := fmt.Errorf("refused: %w", &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant})
 	lost := &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence}
 	for what, tc := range map[string]struct {
-		answers []error // the last one is given again and again
+		results []error // the last one is given again and again
 		want    error
 		least   int
 	}{
@@ -25,9 +25,9 @@ func TestChangeBesideOneUnderWay(t *testing.T) {
 	} {
 		calls := 0
 		err := compared(t.Context(), func() error {
-			answer := tc.answers[min(calls, len(tc.answers)-1)]
+			result := tc.results[min(calls, len(tc.results)-1)]
 			calls++
-			return answer
+			return result
 		})
 		if !errors.Is(err, tc.want) || calls < tc.least || tc.least < 5 && calls > tc.least || calls > 20 {
 			t.Errorf("%s: %v after %d calls, want %v", what, err, calls, tc.want)

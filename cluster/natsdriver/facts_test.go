@@ -134,7 +134,7 @@ func TestFactPipelineIsTakenInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	inbox := nats.NewInbox()
-	answers, err := l.conn.SubscribeSync(inbox)
+	responses, err := l.conn.SubscribeSync(inbox)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +147,13 @@ func TestFactPipelineIsTakenInOrder(t *testing.T) {
 		}
 	}
 	for i := range uint64(n) {
-		m, err := answers.NextMsg(clustertest.Patience)
+		m, err := responses.NextMsg(clustertest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ack jetstream.PubAck
 		if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Sequence != i+2 {
-			t.Fatalf("answer %d is %s", i, m.Data)
+			t.Fatalf("response %d is %s", i, m.Data)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestLeaderIsKilledWhileAppending(t *testing.T) {
 	t.Logf("appends went on %s after the kill", time.Since(at).Round(time.Millisecond))
 	for _, c := range []*candidate{a, b} {
 		if err := c.own.Beat(within(t)); err != nil {
-			t.Errorf("%s beats behind the election: %v", c.own.Owner().Node, err)
+			t.Errorf("%s beats after the election: got %v, want no error", c.own.Owner().Node, err)
 		}
 	}
 	t.Logf("owners beat %s after the kill", time.Since(at).Round(time.Millisecond))

@@ -29,15 +29,15 @@ func NewPeers(conn *nats.Conn, o Options) (*Peers, error) {
 }
 
 const (
-	// answersAtOnce bounds the requests that a node works on. Further requests get no response.
-	answersAtOnce = 64
-	// maxAnswer bounds the memory that one response of a node takes.
-	maxAnswer = 64 << 20
-	// answerPart is the most that one message of a response carries.
-	answerPart = 512 << 10
+	// responsesAtOnce bounds the requests that a node works on. Further requests get no response.
+	responsesAtOnce = 64
+	// maxResponse bounds the memory that one response of a node takes.
+	maxResponse = 64 << 20
+	// responsePart is the most that one message of a response carries.
+	responsePart = 512 << 10
 
-	headerAnswer = "Fb-Answer" // the same in all parts of a response
-	headerPart   = "Fb-Part"   // "1/3"
+	headerResponse = "Fb-Answer" // the same in all parts of a response
+	headerPart     = "Fb-Part"   // "1/3"
 )
 
 // Serve responds to the requests of all nodes, including this one, with the result of respond. If the result is nil, it sends no response. It serves
@@ -46,7 +46,7 @@ func (p *Peers) Serve(respond func(ctx context.Context, request []byte) []byte) 
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	var calls sync.WaitGroup
-	slots := make(chan struct{}, answersAtOnce)
+	slots := make(chan struct{}, responsesAtOnce)
 	sub, err := p.conn.Subscribe(p.subject, func(m *nats.Msg) {
 		mu.Lock() // so that no call begins after stop
 		defer mu.Unlock()
@@ -80,12 +80,12 @@ func (p *Peers) Serve(respond func(ctx context.Context, request []byte) []byte) 
 
 // respond sends a response in parts. If a part does not arrive, the requesting node detects it.
 func (p *Peers) respond(m *nats.Msg, data []byte) {
-	size := int(min(answerPart, max(1, p.conn.MaxPayload()-maxHeaders)))
+	size := int(min(responsePart, max(1, p.conn.MaxPayload()-maxHeaders)))
 	parts, id := max(1, (len(data)+size-1)/size), rand.Text()
 	for part := 1; part <= parts; part++ {
 		n := min(len(data), size)
 		one := &nats.Msg{Header: nats.Header{}, Data: data[:n]}
-		one.Header.Set(headerAnswer, id)
+		one.Header.Set(headerResponse, id)
 		one.Header.Set(headerPart, strconv.Itoa(part)+"/"+strconv.Itoa(parts))
 		data = data[n:]
 		if m.RespondMsg(one) != nil {
@@ -98,7 +98,7 @@ func (p *Peers) respond(m *nats.Msg, data []byte) {
 // request, or if no node serves.
 func (p *Peers) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		if err := p.ask(ctx, request, func(answer []byte) bool { return yield(answer, nil) }); err != nil {
+		if err := p.ask(ctx, request, func(response []byte) bool { return yield(response, nil) }); err != nil {
 			yield(nil, fmt.Errorf("natsdriver: ask the other nodes: %w", err))
 		}
 	}
@@ -115,7 +115,7 @@ func (p *Peers) ask(ctx context.Context, request []byte, yield func([]byte) bool
 	if err := p.conn.PublishRequest(p.subject, inbox, request); err != nil {
 		return err
 	}
-	begun := map[string]*partialAnswer{}
+	begun := map[string]*partialResponse{}
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		switch {
@@ -126,22 +126,22 @@ func (p *Peers) ask(ctx context.Context, request []byte, yield func([]byte) bool
 		case len(m.Data) == 0 && m.Header.Get("Status") == "503":
 			return nats.ErrNoResponders
 		}
-		id := m.Header.Get(headerAnswer)
+		id := m.Header.Get(headerResponse)
 		if begun[id] == nil {
-			begun[id] = &partialAnswer{}
+			begun[id] = &partialResponse{}
 		}
-		answer, complete, err := begun[id].add(m)
+		response, complete, err := begun[id].add(m)
 		if err != nil || complete {
 			delete(begun, id)
 		}
-		if complete && !yield(answer) {
+		if complete && !yield(response) {
 			return nil
 		}
 	}
 }
 
-// partialAnswer holds the parts of a response that have arrived. One connection sends them, so they arrive in order.
-type partialAnswer struct {
+// partialResponse holds the parts of a response that have arrived. One connection sends them, so they arrive in order.
+type partialResponse struct {
 	parts int
 	data  []byte
 }
@@ -149,14 +149,14 @@ type partialAnswer struct {
 var errPart = errors.New("it is no part of a response")
 
 // add takes the next part. With an error nothing of the response can be used.
-func (a *partialAnswer) add(m *nats.Msg) (answer []byte, complete bool, err error) {
+func (a *partialResponse) add(m *nats.Msg) (response []byte, complete bool, err error) {
 	one, all, _ := strings.Cut(m.Header.Get(headerPart), "/")
 	part, err := strconv.Atoi(one)
 	if err != nil {
 		return nil, false, errPart
 	}
 	parts, err := strconv.Atoi(all)
-	if err != nil || part != a.parts+1 || part > parts || len(a.data)+len(m.Data) > maxAnswer {
+	if err != nil || part != a.parts+1 || part > parts || len(a.data)+len(m.Data) > maxResponse {
 		return nil, false, errPart
 	}
 	a.parts, a.data = part, append(a.data, m.Data...)

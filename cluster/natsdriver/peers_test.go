@@ -26,17 +26,17 @@ func newPeers(tb testing.TB, server int, o Options) *Peers {
 func TestAskAllNodes(t *testing.T) {
 	mine := Options{Cluster: "peers"}
 	var stops []func()
-	serve := func(server int, o Options, answer func(context.Context, []byte) []byte) *Peers {
+	serve := func(server int, o Options, response func(context.Context, []byte) []byte) *Peers {
 		t.Helper()
 		p := newPeers(t, server, o)
-		stop, err := p.Serve(answer)
+		stop, err := p.Serve(response)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stops = append(stops, stop)
 		return p
 	}
-	large := bytes.Repeat([]byte("0123456789abcdef"), 3*answerPart/16+1)
+	large := bytes.Repeat([]byte("0123456789abcdef"), 3*responsePart/16+1)
 	echo := func(node string) func(context.Context, []byte) []byte {
 		return func(_ context.Context, request []byte) []byte { return fmt.Appendf(nil, "%s of %s", request, node) }
 	}
@@ -49,25 +49,25 @@ func TestAskAllNodes(t *testing.T) {
 			stop()
 		}
 	}()
-	ask := func(want int, timeout time.Duration) (answers []string) {
+	ask := func(want int, timeout time.Duration) (responses []string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
-		for answer, err := range asker.Ask(ctx, []byte("request")) {
+		for response, err := range asker.Ask(ctx, []byte("request")) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if answers = append(answers, string(answer)); len(answers) == want {
+			if responses = append(responses, string(response)); len(responses) == want {
 				break
 			}
 		}
-		slices.SortFunc(answers, func(a, b string) int { return strings.Compare(b, a) })
-		return answers
+		slices.SortFunc(responses, func(a, b string) int { return strings.Compare(b, a) })
+		return responses
 	}
 	// The servers tell each other about subscriptions, which takes a moment.
 	if err := clustertest.Eventually(func() error {
 		if got := ask(2, time.Second); len(got) != 2 || got[0] != "request of b" || got[1] != string(large) {
-			return fmt.Errorf("%d answers", len(got))
+			return fmt.Errorf("%d responses", len(got))
 		}
 		return nil
 	}); err != nil {
@@ -85,10 +85,10 @@ func TestAskNobody(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
 	defer cancel()
 	var failed error
-	for answer, err := range alone.Ask(ctx, []byte("request")) {
+	for response, err := range alone.Ask(ctx, []byte("request")) {
 		failed = err
 		if err == nil {
-			t.Errorf("an answer %q", answer)
+			t.Errorf("a response %q", response)
 		}
 	}
 	if failed == nil || ctx.Err() != nil {
@@ -106,8 +106,8 @@ func TestAskNobody(t *testing.T) {
 	}
 	asking, end := context.WithCancel(t.Context())
 	go func() { <-entered; end() }()
-	for answer, err := range alone.Ask(asking, []byte("request")) {
-		t.Errorf("answer %q, %v", answer, err)
+	for response, err := range alone.Ask(asking, []byte("request")) {
+		t.Errorf("response %q, %v", response, err)
 	}
 	stop()
 	select {
@@ -120,9 +120,9 @@ func TestAskNobody(t *testing.T) {
 // The servers send each part of a response once, even over a connection that has made requests of other kinds.
 func TestAnswersComeOnce(t *testing.T) {
 	o := Options{Cluster: "peers-once"}
-	answerer, asker := newPeers(t, 1, o), newPeers(t, 0, o)
-	stop, err := answerer.Serve(func(_ context.Context, request []byte) []byte {
-		return bytes.Repeat([]byte("a"), len(request)*answerPart)
+	responder, asker := newPeers(t, 1, o), newPeers(t, 0, o)
+	stop, err := responder.Serve(func(_ context.Context, request []byte) []byte {
+		return bytes.Repeat([]byte("a"), len(request)*responsePart)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,16 +138,16 @@ func TestAnswersComeOnce(t *testing.T) {
 	before := got()
 	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
 	defer cancel()
-	for answer, err := range asker.Ask(ctx, []byte("abc")) {
-		if err != nil || len(answer) != 3*answerPart {
-			t.Fatal(len(answer), err)
+	for response, err := range asker.Ask(ctx, []byte("abc")) {
+		if err != nil || len(response) != 3*responsePart {
+			t.Fatal(len(response), err)
 		}
 		break
 	}
 	if err := asker.conn.FlushWithContext(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if n := got() - before; n >= 5*answerPart {
-		t.Errorf("%d bytes came for an answer of %d, want less than %v", n, 3*answerPart, 5*answerPart)
+	if n := got() - before; n >= 5*responsePart {
+		t.Errorf("%d bytes came for a response of %d, want less than %v", n, 3*responsePart, 5*responsePart)
 	}
 }

@@ -35,6 +35,6 @@ func TestLogOfALaterRelease(t *testing.T) {
 		failed = err
 	}
 	if read != 1 || !errors.Is(failed, changelog.ErrNewer) || errors.Is(failed, changelog.ErrHole) {
-		t.Errorf("%d batches, then %v", read, failed)
+		t.Errorf("got %d batches, then %v, want 1, then %v", read, failed, changelog.ErrNewer)
 	}
 }

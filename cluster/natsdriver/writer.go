@@ -62,7 +62,7 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	case w.window <- struct{}{}:
 	}
 	if t.err == nil {
-		t.answer, t.err = w.publish(r)
+		t.published, t.err = w.publish(r)
 	}
 	t.done = make(chan struct{})
 	w.last++
@@ -143,12 +143,12 @@ func (w *writer) await(t *ticket) error {
 		return t.err
 	}
 	select {
-	case ack := <-t.answer.Ok():
+	case ack := <-t.published.Ok():
 		if ack.Sequence != uint64(t.position) {
 			return fmt.Errorf("the record is at %d (duplicate: %t)", ack.Sequence, ack.Duplicate)
 		}
 		return nil
-	case err := <-t.answer.Err():
+	case err := <-t.published.Err():
 		return err
 	case <-w.ctx.Done():
 		return errClosed
@@ -178,11 +178,11 @@ func (w *writer) Close() error {
 
 // ticket is an append in flight.
 type ticket struct {
-	writer   *writer
-	position changelog.Position
-	answer   jetstream.PubAckFuture
-	err      error         // of publishing
-	done     chan struct{} // closed when the append has succeeded, or nil if it was not sent
+	writer    *writer
+	position  changelog.Position
+	published jetstream.PubAckFuture
+	err       error         // of publishing
+	done      chan struct{} // closed when the append has succeeded, or nil if it was not sent
 }
 
 // Wait gives an outcome that is known also to a context that has ended.

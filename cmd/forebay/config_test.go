@@ -107,7 +107,7 @@ func TestValidFlags(t *testing.T) {
 			continue
 		}
 		if status, out, errs := checkFile(t, text, nil); status != 0 || !strings.Contains(out, "is valid") {
-			t.Errorf("%s\nstatus %d\n%s%s", text, status, out, errs)
+			t.Errorf("%s\ngot status %d\n%s%s\nwant 0, \"is valid\"", text, status, out, errs)
 		}
 	}
 }

@@ -315,7 +315,7 @@ func TestDemoWithoutTables(t *testing.T) {
 		var out, errs bytes.Buffer
 		p := process{stdout: &out, stderr: &errs, getenv: os.LookupEnv}
 		if status := p.run(ctx, []string{"demo", "-n", "1", "-target", target, "-dir", t.TempDir()}); status != failed || ctx.Err() != nil || !strings.Contains(errs.String(), "in.c-shop") || !strings.Contains(errs.String(), "not a directory") {
-			t.Errorf("%s: status %d, %v\n%s%s", target, status, ctx.Err(), &out, &errs)
+			t.Errorf("%s: got status %d, %v\n%s%s\nwant %d and a message about the table and the folder", target, status, ctx.Err(), &out, &errs, failed)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func TestMistakesOfANode(t *testing.T) {
 			continue
 		}
 		if status, out, errs := checkFile(t, text, env); status != 0 || !strings.Contains(out, " of a cluster, target ") {
-			t.Errorf("%s\nstatus %d\n%s%s", text, status, out, errs)
+			t.Errorf("%s\ngot status %d\n%s%s\nwant 0, a node of a cluster", text, status, out, errs)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func eventually(t *testing.T, what string, try func() error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: got %v, want no error before the time is over", what, err)
 		}
 	}
 }

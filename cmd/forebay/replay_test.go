@@ -94,7 +94,7 @@ sources:
 	} {
 		status, out, errs := call(t, "", nil, append([]string{"check", "-config", file}, tt.args...)...)
 		if status == 0 != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(out+errs, "hunter2") {
-			t.Errorf("%q: status %d\n%s%s", tt.args, status, out, errs)
+			t.Errorf("%q: got status %d\n%s%s\nwant %q, and no secret", tt.args, status, out, errs, tt.want)
 		}
 	}
 	if status, _, errs := call(t, "", nil, "serve", "-archive-keep-for", "1h"); status != wrongUsage || !strings.Contains(errs, "-archive where") {

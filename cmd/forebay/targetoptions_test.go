@@ -74,7 +74,7 @@ func TestMistakesOfTargetOptions(t *testing.T) {
 			continue
 		}
 		if status, out, errs := checkFile(t, text, nil); status != 0 {
-			t.Errorf("%s\nstatus %d\n%s%s", text, status, out, errs)
+			t.Errorf("%s\ngot status %d\n%s%s\nwant 0", text, status, out, errs)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestTargetOptionsCount(t *testing.T) {
 		var threads, memory string
 		err = st.Tables.(sqlReader).db.QueryRow("SELECT current_setting('threads'), current_setting('memory_limit')").Scan(&threads, &memory)
 		if err != nil || threads != "3" || memory != "100.0 MiB" {
-			t.Errorf("%s threads, %s, %v", threads, memory, err)
+			t.Errorf("got %s threads, %s, %v, want 3, 100.0 MiB, no error", threads, memory, err)
 		}
 	})
 	t.Run("parquet", func(t *testing.T) {
@@ -228,7 +228,7 @@ sources:
 	}
 	for deadline := time.Now().Add(30 * time.Second); rowsOf(t, db, "events WHERE n = 2") != 1 || rowsOf(t, db, "events WHERE n = 1") != 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d rows\n%s", rowsOf(t, db, "events"), s.Logs())
+			t.Fatalf("got %d rows, want one with n = 2 and none with n = 1\n%s", rowsOf(t, db, "events"), s.Logs())
 		}
 	}
 	s.stop()

@@ -200,7 +200,7 @@ func TestViewsOfServe(t *testing.T) {
 	s.stop()
 	views, err := os.ReadFile(filepath.Join(data, viewsFile))
 	if err != nil || !strings.Contains(s.Logs(), "sqlite3 -init '"+filepath.Join(data, viewsFile)+"' '"+db+"'") {
-		t.Fatalf("%v\n%s", err, s.Logs())
+		t.Fatalf("got %v, want no error and the command of sqlite3 in\n%s", err, s.Logs())
 	}
 	conn, err := sql.Open("sqlite", "file:"+db)
 	if err != nil {

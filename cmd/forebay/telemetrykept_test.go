@@ -46,7 +46,7 @@ func asked(t *testing.T, data, database, query string) string {
 		err = db.QueryRow(query).Scan(&answer)
 	}
 	if err != nil && open == "" && !strings.Contains(err.Error(), "no such file") && !strings.Contains(err.Error(), "No such file") { // a part of a version that was replaced
-		t.Errorf("%v\n%s", err, query)
+		t.Errorf("got %v, want no error, or a part that is gone\n%s", err, query)
 	}
 	return answer
 }

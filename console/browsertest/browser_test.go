@@ -222,7 +222,7 @@ func eval[T any](b *tab, expression string) T {
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
+		b.t.Fatalf("%s: got %v, want no error", expression, err)
 	}
 	return v
 }

@@ -21,7 +21,7 @@ func TestIcons(t *testing.T) {
 				!text && "no text", n.getAttribute("aria-hidden") !== "true" && "read aloud", getComputedStyle(n).stroke !== getComputedStyle(n.parentNode).color && "colour " + getComputedStyle(n).stroke]
 				.filter(Boolean).map((problem) => text + ": " + problem);
 		})`) {
-			t.Errorf("%s: %s", address, bad)
+			t.Errorf("%s: got the problem %s, want none", address, bad)
 		}
 		for _, bare := range eval[[]string](b, `[...document.querySelectorAll("#links a, .menu .panel button, .around a, .acts button, .danger, button")]
 				.filter((n) => n.checkVisibility() && !n.querySelector(".icon") && (n.matches("#links a, .menu button, .around a, .acts button, .danger")

@@ -112,7 +112,7 @@ func (b *tab) tabThrough(address string) (changed bool) {
 		return true
 	}
 	for _, problem := range problems {
-		b.t.Errorf("%s: %s", address, problem)
+		b.t.Errorf("%s: got the problem %s, want none", address, problem)
 	}
 	if !slices.Equal(got, want) {
 		b.t.Errorf("%s: Tab goes to\n%s\nwant\n%s", address, strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -169,7 +169,7 @@ func TestPlaygroundShadowAndSave(t *testing.T) {
 	b.text("Table in.c-web.events, version 3.")
 	_, sink, err := cat.Sink("web", "events")
 	if err != nil || sink.Version.Number != 3 || sink.Version.By.UserName != "olga" || sink.Version.Description != "sort instead of kind" {
-		t.Errorf("%+v, %v", sink.Version, err)
+		t.Errorf("got %+v, %v, want version 3 by olga, \"sort instead of kind\", no error", sink.Version, err)
 	}
 	if c := sink.Columns[1]; c.Path != "sort" || string(c.Default) != `"none"` {
 		t.Errorf("saved column %+v", c)

@@ -182,7 +182,7 @@ func TestHeldFile(t *testing.T) {
 	b.choose("To quarantine")
 	b.text("+ 32 refused by the target")
 	if s := eng.Stats().Sinks[0]; s.Quarantine.Records != 32 || s.Target.Rows != 0 {
-		t.Errorf("%d records in the quarantine, %d rows in the table", s.Quarantine.Records, s.Target.Rows)
+		t.Errorf("got %d records in the quarantine, %d rows in the table, want 32, 0", s.Quarantine.Records, s.Target.Rows)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestQuarantineSteps(t *testing.T) {
 	b.button("Discard")
 	b.text("59 records in 1 sink")
 	if k := eng.Stats().Sinks[0]; k.Accepted != 1 || k.Quarantine.Records != 59 || k.Quarantine.Discarded != 1 {
-		t.Errorf("%d rows, %+v", k.Accepted, k.Quarantine)
+		t.Errorf("got %d rows, %+v, want 1 row, 59 records, 1 discarded", k.Accepted, k.Quarantine)
 	}
 }
 

@@ -187,7 +187,7 @@ func TestNamesOfStrangers(t *testing.T) {
 				t.Errorf("%s: got %q, want len(bad) <= 0", p.address, bad)
 			}
 			if wide := eval[[]string](b, tooWide); len(wide) > 0 {
-				t.Errorf("%s at %d pixels: %q", p.address, width, wide)
+				t.Errorf("%s at %d pixels: got %q, want no element that is too wide", p.address, width, wide)
 			}
 		}
 	}

@@ -308,7 +308,7 @@ func checkTimestamp(t *testing.T, text string) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	lenient := strings.Contains(text, ",") || strings.Contains(text, "+24:") || strings.Contains(text, "-24:") || strings.HasSuffix(text, ":60") || len(text) > 12 && text[12] == ':'
 	if err == nil && !lenient && at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 {
-		t.Errorf("%q: %s, the library reads %v", text, reason, at)
+		t.Errorf("%q: got %s, want it accepted, because the library reads %v", text, reason, at)
 	}
 }
 

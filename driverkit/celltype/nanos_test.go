@@ -60,7 +60,7 @@ func TestAppendNanos(t *testing.T) {
 			got, ok := conv.AppendNanos([]byte("x"), nanos)
 			if !ok {
 				if string(got) != "x" {
-					t.Fatalf("%s: %d appends %s", c.typ, nanos, got)
+					t.Fatalf("%s: %d: got %s, want only x", c.typ, nanos, got)
 				}
 				continue
 			}

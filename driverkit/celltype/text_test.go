@@ -77,7 +77,7 @@ func checkJSON(t *testing.T, text string) {
 					t.Errorf("%q: got %q, want notUTF8", s, got)
 				}
 			case (lone || nul && noNUL) != (got != celltype.OK), got == celltype.HasNUL && !nul, got == celltype.LoneSurrogate && !lone:
-				t.Errorf("%q: %q, a lone surrogate: %v, NUL: %v", s, got, lone, nul)
+				t.Errorf("%q: got %q, want an error for a lone surrogate: %v, for NUL: %v", s, got, lone, nul)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func FuzzFolder(tf *testing.F) {
 			t.Errorf("folder(%q) = %q", a, name)
 		}
 		if a != b && name == folder(b) {
-			t.Errorf("%q and %q share the folder %q", a, b, name)
+			t.Errorf("%q and %q: got the same folder %q, want two", a, b, name)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func TestSweep(t *testing.T) {
 		time.Sleep(59 * time.Minute)
 		expect(1)
 		if err := sweep("b"); err != nil || calls != 2 {
-			t.Errorf("%d calls for two tables, %v", calls, err)
+			t.Errorf("got %d calls for two tables, %v, want 2, no error", calls, err)
 		}
 		time.Sleep(time.Minute)
 		fail = errors.New("the table is locked")

@@ -107,7 +107,7 @@ func TestRemoveUploadsOfTablesAndArchives(t *testing.T) {
 		for _, f := range found {
 			got = append(got, f.Key)
 			if time.Since(f.At) > time.Minute {
-				t.Errorf("%s: begun at %s", f.Key, f.At)
+				t.Errorf("%s: got begin %s, want at most a minute ago", f.Key, f.At)
 			}
 		}
 		if slices.Sort(got); !slices.Equal(got, c.want) {

@@ -88,7 +88,7 @@ func TestTailOfALargePart(t *testing.T) {
 	tail, err := tables.Tail(t.Context(), "large", 20)
 	w.proxy.Break(nil)
 	if err != nil || len(tail.Rows) != 20 || string(tail.Rows[19][0]) != "5999" {
-		t.Errorf("%d rows, %v", len(tail.Rows), err)
+		t.Errorf("got %d rows, %v, want 20 to 5999, no error", len(tail.Rows), err)
 	}
 	if gets < 2 || gets > 5 {
 		t.Errorf("%d ranges of an object of 12 MB were read", gets)

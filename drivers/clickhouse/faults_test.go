@@ -279,7 +279,7 @@ func TestHostsThatFailAreLeft(t *testing.T) {
 			return target.client.exec(ctx, "SELECT 1")
 		}
 		if err := exec(); err == nil {
-			t.Errorf("%s: exec = nil", name)
+			t.Errorf("%s: got no error of exec, want one", name)
 		}
 		if err := exec(); err != nil || hosts != "one two " {
 			t.Errorf("%s: exec = %v after requests to %s, want one two", name, err, hosts)

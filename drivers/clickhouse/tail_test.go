@@ -116,7 +116,7 @@ func TestTailOrder(t *testing.T) {
 	server.Exec(t, "OPTIMIZE TABLE "+target.table("many")+" FINAL")
 	tail, err := target.Tail(t.Context(), "many", 30)
 	if err != nil || len(tail.Rows) != 30 || !tail.Imported.IsZero() {
-		t.Fatalf("%d rows, imported at %v, %v", len(tail.Rows), tail.Imported, err)
+		t.Fatalf("got %d rows, imported at %v, %v, want 30, no time, no error", len(tail.Rows), tail.Imported, err)
 	}
 	for _, row := range tail.Rows { // the sorting key is the time, and the last file has the last 10,000 ids
 		if len(row[0]) != 5 || row[0][0] != '9' {
@@ -200,7 +200,7 @@ func TestQueryHasAnOrder(t *testing.T) {
 		language, query := target.Query(tbl)
 		rows := server.Rows(t, query)
 		if language != "ClickHouse" || len(rows) != 2 || *rows[0][0] != "2" || len(rows[0]) != len(tbl.Columns) {
-			t.Errorf("%s: %s", language, query)
+			t.Errorf("got a query in %s, want ClickHouse, with two rows, the last first: %s", language, query)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (a asker) query(tb testing.TB, query string) (rows [][]any) {
 	tb.Helper()
 	rows, err := a.Query(tb.Context(), query)
 	if err != nil {
-		tb.Fatalf("%v\n%s", err, query)
+		tb.Fatalf("got %v, want no error\n%s", err, query)
 	}
 	return rows
 }

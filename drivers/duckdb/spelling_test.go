@@ -39,7 +39,7 @@ func TestOneDatabaseForEachSpelling(t *testing.T) {
 						table := driver.Table{ID: "t", Extend: true, Columns: append(columns(datatype.String), datatype.Column{Name: fmt.Sprint("extra", e, i%5), Type: datatype.String})}
 						id := fmt.Sprintf("file-%d-%d", e, i)
 						if err := target.Import(t.Context(), file(id, table, []string{id, "x"})); err != nil {
-							t.Errorf("%s through %s: %v", id, path, err)
+							t.Errorf("%s through %s: got %v, want no error", id, path, err)
 						}
 					}
 					if err := target.Close(); err != nil {

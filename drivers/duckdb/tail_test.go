@@ -92,7 +92,7 @@ func TestTailAfterDeletes(t *testing.T) {
 	execute(t, target.DB(), "CHECKPOINT")
 	tail, err := target.Tail(t.Context(), "many", 3)
 	if err != nil || fmt.Sprintf("%s %s %s", tail.Rows[0][0], tail.Rows[1][0], tail.Rows[2][0]) != "299996 299998 299999" {
-		t.Errorf("%q, %v", tail.Rows, err)
+		t.Errorf("got %q, %v, want 299996 299998 299999, no error", tail.Rows, err)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestTailOfOtherTables(t *testing.T) {
 	}
 	tail, err := target.Tail(t.Context(), "plain", 5)
 	if err != nil || fmt.Sprintf("%q", tail.Rows) != `[["[1, 2]" "1.50" "1e+100" ""]]` || tail.Rows[0][3] != nil || !tail.Imported.IsZero() {
-		t.Errorf("%q, %v", tail.Rows, err)
+		t.Errorf("got %q, %v, want one row of a list, a decimal, a number and null, no time, no error", tail.Rows, err)
 	}
 	for table, want := range map[string]string{"named": "rename it", "seen": "is a view", "_forebay_imports": "keeps for itself", "PLAIN": `table "plain"`} {
 		if _, err := target.Tail(t.Context(), table, 5); !driver.IsPermanent(err) || !strings.Contains(err.Error(), want) {

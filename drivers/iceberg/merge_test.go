@@ -368,7 +368,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	}
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%v: a snapshot refers to it", err)
+			t.Errorf("got %v, want the file, because a snapshot refers to it", err)
 		}
 	}
 	tbl := load(t, target.Catalog(), "events")

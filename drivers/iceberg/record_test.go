@@ -129,7 +129,7 @@ func TestDroppedTableIsNotTakenAway(t *testing.T) {
 	expect := func(what string) {
 		t.Helper()
 		if n, err := target.CountFile(t.Context(), f.Table, f.ID); n != 0 || err != nil {
-			t.Errorf("%s: CountFile = %d, %v", what, n, err)
+			t.Errorf("%s: got %d rows, %v from CountFile, want 0, no error", what, n, err)
 		}
 		if gone, err := target.TakenAway(t.Context(), f.Table, f.ID); gone || err != nil {
 			t.Errorf("%s: TakenAway = %t, %v, want false", what, gone, err)

@@ -178,7 +178,7 @@ func TestClassify(t *testing.T) {
 		err := classify(fmt.Errorf("statement: %w", e))
 		var refused *driver.RowsError
 		if driver.IsPermanent(err) != c.permanent || errors.As(err, &refused) {
-			t.Errorf("%d: %v, permanent %v", number, err, driver.IsPermanent(err))
+			t.Errorf("%d: got %v, permanent %v, want permanent %v, and no refused row", number, err, driver.IsPermanent(err), c.permanent)
 		}
 	}
 	if err := classify(mysql.ErrInvalidConn); driver.IsPermanent(err) {

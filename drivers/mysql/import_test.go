@@ -241,7 +241,7 @@ func TestUpsertKeepsOtherColumns(t *testing.T) {
 	}
 	got := readTable(t, target.database, "users")
 	if len(got) != 1 || len(got[0]) != 3 || got[0][1]+got[0][2] != "a7" && got[0][1]+got[0][2] != "7a" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want one row with a and 7", got)
 	}
 }
 
@@ -267,6 +267,6 @@ func TestCompact(t *testing.T) {
 	}
 	exec(t, target, old)
 	if err := target.Compact(t.Context(), tbl); err != nil || known() != 2*removeBatch+2 {
-		t.Errorf("%v, %d ids: cleaned twice in an hour", err, known())
+		t.Errorf("got %v, %d ids, want no error, %d: cleaned twice in an hour", err, known(), 2*removeBatch+2)
 	}
 }

@@ -92,7 +92,7 @@ func TestIndexes(t *testing.T) {
 		mustImport(t, target, newFile("file-"+id, table(id, idColumn, col("s", "string"), col("raw", "")), []string{"1", strings.Repeat("x", 200), "y"}))
 		var n int
 		if err := target.db.QueryRow("SELECT COUNT(DISTINCT INDEX_NAME) FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND NON_UNIQUE = 1", id).Scan(&n); err != nil || n != 2 {
-			t.Errorf("%d indexes, %v", n, err)
+			t.Errorf("got %d indexes, %v, want 2, no error", n, err)
 		}
 	}
 	expectPermanent(t, "an index of json", target.Ensure(t.Context(), table("bodies", col("id", "json"))), `"id"`)

@@ -180,6 +180,6 @@ func TestNullableKeepsTheDefinition(t *testing.T) {
 	}
 	name, body := r.columns[1], r.columns[2]
 	if name.required || name.typeName != "varchar(20)" || name.collation != "latin1_german1_ci" || name.comment != "it's" || body.required || !body.json {
-		t.Errorf("%+v, %+v", name, body)
+		t.Errorf("got %+v, %+v, want an optional varchar(20) with its collation and comment, and optional JSON", name, body)
 	}
 }

@@ -185,7 +185,7 @@ func (c *column) addCell(p *page, cell []byte) error {
 	if err != nil {
 		return errCell // the other error has the value, and the column may be secret
 	}
-	p.addLevel()
+	p.countValue()
 	return nil
 }
 
@@ -227,5 +227,5 @@ func (c *column) addValue(p *page, v pq.Value) {
 	case fixed:
 		p.data = append(p.data, v.ByteArray()...)
 	}
-	p.addLevel()
+	p.countValue()
 }

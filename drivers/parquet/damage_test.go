@@ -173,7 +173,7 @@ func (d *damagedParts) check(t *testing.T, data []byte, what string) (tailed, me
 			t.Errorf("%s: got %v, want a permanent error that names the part", what, err)
 		}
 		if left, err := filepath.Glob(filepath.Join(d.target.folder.Root, parts.TempDir, parts.MergeID+"*")); err != nil || len(left) > 0 {
-			t.Errorf("%s: the failed merge leaves %v, %v", what, left, err)
+			t.Errorf("%s: got leftovers of the failed merge %v, %v, want none", what, left, err)
 		}
 	case m.Temp != "":
 		merged = true
@@ -355,7 +355,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if merr != nil || !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %v after %v", what, err, merr)
+			t.Errorf("%s: got %v after %v, want a missing file after no error", what, err, merr)
 		}
 		for _, f := range files { // repeated imports find their rows
 			if err := target.Import(t.Context(), f); err != nil {

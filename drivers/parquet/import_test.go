@@ -104,7 +104,7 @@ func TestPartsDependOnTheRowsAlone(t *testing.T) {
 	}
 	for path, data := range all[0] {
 		if all[1][path] != data {
-			t.Errorf("%s differs between two imports", path)
+			t.Errorf("%s: got other bytes from the second import, want the same", path)
 		}
 	}
 }

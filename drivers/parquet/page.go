@@ -36,8 +36,8 @@ func (p *page) full() bool { return p.rows >= pageRows || len(p.data) >= pageByt
 // bytes is the memory of the values.
 func (p *page) bytes() int { return len(p.levels) + len(p.data) + 8*len(p.longs) + 4*len(p.ints) }
 
-// addLevel counts a row whose value was appended.
-func (p *page) addLevel() {
+// countValue counts a row whose value was appended.
+func (p *page) countValue() {
 	if p.nulls > 0 {
 		p.levels = append(p.levels, 1)
 	}

@@ -15,6 +15,6 @@ func TestQueryQuotesThePath(t *testing.T) {
 	}
 	language, query := target.Query(driver.Table{ID: "in.c-web.events"})
 	if language != "DuckDB" || !strings.Contains(query, "read_parquet('/data/it''s/in.c-web.events/**/*.parquet'") {
-		t.Errorf("%s: %s", language, query)
+		t.Errorf("got a query in %s, want DuckDB with an escaped path: %s", language, query)
 	}
 }

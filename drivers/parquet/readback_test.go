@@ -100,7 +100,7 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 		}
 		target.folder.FS = parts.Disk{}
 		if err := target.Compact(t.Context(), table); err != nil || len(names(target)) != 1 {
-			t.Errorf("%s: the next Compact = %v, and %d parts", what, err, len(names(target)))
+			t.Errorf("%s: the next Compact: got %v, %d parts, want no error, 1", what, err, len(names(target)))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func lookBesideAMerge(t *testing.T, found int, look func(target *Target, f *driv
 		merged = true
 	}}
 	if err := look(target, file(0)); err != nil || !merged {
-		t.Errorf("%v, merged beside it: %v", err, merged)
+		t.Errorf("got %v, a merge at the same time: %v, want no error, true", err, merged)
 	}
 	for i := range 8 {
 		if n, err := target.CountFile(t.Context(), table, file(i).ID); n != 1 || err != nil {

@@ -120,7 +120,7 @@ func (c *column) addStored(p *page, stored []byte) (n, cell int, ok bool) {
 			return 0, 0, false
 		}
 		p.data = endian.BigEndian.AppendUint64(endian.BigEndian.AppendUint64(p.data, hi), lo)
-		p.addLevel()
+		p.countValue()
 		return n, n - 2, true
 	case moment:
 		const n = len(`"2006-01-02T15:04:05.000000Z"`)
@@ -129,7 +129,7 @@ func (c *column) addStored(p *page, stored []byte) (n, cell int, ok bool) {
 			return 0, 0, false
 		}
 		p.longs = append(p.longs, micros)
-		p.addLevel()
+		p.countValue()
 		return n, n - 2, true
 	case boolean:
 		is := string(stored[:6]) == `"true"`
@@ -139,7 +139,7 @@ func (c *column) addStored(p *page, stored []byte) (n, cell int, ok bool) {
 			}
 		}
 		p.addBool(is)
-		p.addLevel()
+		p.countValue()
 		return n, n - 2, true
 	}
 	if n = 2 + bytes.IndexByte(stored[1:], '"'); n < 2 { // none of the other texts has a quote
@@ -153,14 +153,14 @@ func (c *column) addStored(p *page, stored []byte) (n, cell int, ok bool) {
 			return 0, 0, false
 		}
 		p.longs = append(p.longs, v)
-		p.addLevel()
+		p.countValue()
 	case number:
 		v, err := datatype.ParseFloat64(values)
 		if err != nil {
 			return 0, 0, false
 		}
 		p.data = endian.LittleEndian.AppendUint64(p.data, math.Float64bits(v))
-		p.addLevel()
+		p.countValue()
 	default:
 		p.before = len(p.data)
 		if c.addCell(p, values) != nil {
@@ -191,7 +191,7 @@ func (p *page) addShortText(stored []byte) int {
 	endian.LittleEndian.PutUint64(data[4:], a) // surplus bytes are overwritten later
 	endian.LittleEndian.PutUint64(data[12:], b)
 	p.data = p.data[:p.before+4+size]
-	p.addLevel()
+	p.countValue()
 	return size + 2
 }
 
@@ -230,7 +230,7 @@ func (p *page) addStoredText(stored []byte) (n, cell int, ok bool) {
 				}
 				p.data = data[:to]
 				endian.LittleEndian.PutUint32(data[p.before:], uint32(to-begin))
-				p.addLevel()
+				p.countValue()
 				return at + quote + 1, to - begin, true
 			}
 			data[to] = '"'

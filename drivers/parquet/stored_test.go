@@ -214,14 +214,14 @@ func TestStoredCellsAreTaken(t *testing.T) {
 			cell := storedCell(rng, at)
 			n, size, ok := c.addStored(stored, []byte(cell+","+strings.Repeat(" ", 100)))
 			if !ok || n != len(cell) {
-				t.Fatalf("%s: %q: %v, %d bytes taken", at, cell, ok, n)
+				t.Fatalf("%s: %q: got %v, %d bytes taken, want true, %d", at, cell, ok, n, len(cell))
 			}
 			var plain []byte
 			if cell != "" {
 				plain = []byte(strings.ReplaceAll(cell[1:len(cell)-1], `""`, `"`))
 			}
 			if err := c.addCell(byCells, plain); err != nil || size != len(plain) {
-				t.Fatalf("%s: %q: %v, %d bytes", at, cell, err, size)
+				t.Fatalf("%s: %q: got %v, %d bytes, want no error, %d", at, cell, err, size, len(plain))
 			}
 		}
 		for _, cell := range []string{"\"\xff\"", "x", "\"", "\"x"} { // add reports the fault
@@ -231,7 +231,7 @@ func TestStoredCellsAreTaken(t *testing.T) {
 		}
 		if !bytes.Equal(stored.data, byCells.data) || !reflect.DeepEqual(stored.longs, byCells.longs) || !reflect.DeepEqual(stored.ints, byCells.ints) ||
 			!bytes.Equal(stored.levels, byCells.levels) || stored.rows != byCells.rows || stored.nulls != byCells.nulls {
-			t.Errorf("%s: the pages differ", at)
+			t.Errorf("%s: got different pages, want the same", at)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestOptions(t *testing.T) {
 	configured := false
 	target, err := Open("host=/nowhere", Options{Configure: func(*pgxpool.Config) { configured = true }})
 	if err != nil || !configured {
-		t.Fatalf("%v, configured %v", err, configured)
+		t.Fatalf("got %v, configured %v, want no error, true", err, configured)
 	}
 	target.Close()
 	missing := reopen(t, Options{Schema: "missing"})

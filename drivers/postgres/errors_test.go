@@ -184,18 +184,18 @@ func TestPlacesOfRows(t *testing.T) {
 		for _, value := range []string{"", `: "secret, 3"`, ": »secret, 3«", ": «secret, 3»", " : « secret, 3 »"} {
 			row, column, ok := copyPlace("SQL function \"f\"\n"+where+value+"\nx", "t")
 			if !ok || row != 11 || column != "a, b" {
-				t.Errorf("%s%s: row %d, column %q, %v", where, value, row, column, ok)
+				t.Errorf("%s%s: got row %d, column %q, %v, want 11, \"a, b\", true", where, value, row, column, ok)
 			}
 		}
 	}
 	for _, where := range []string{`COPY t, line 12: "a, b"`, "COPY t, line 12", "tのCOPY、行 12", `t 복사, 12번째 줄: "a, b"`} {
 		if row, column, ok := copyPlace(where, "t"); !ok || row != 11 || column != "" {
-			t.Errorf("%s: row %d, column %q, %v", where, row, column, ok)
+			t.Errorf("%s: got row %d, column %q, %v, want 11, \"\", true", where, row, column, ok)
 		}
 	}
 	for _, where := range []string{"", "COPY s, line 12", "COPY t, line", "COPY t, line x, 12", "COPY t, line 0"} {
 		if row, column, ok := copyPlace(where, "t"); ok {
-			t.Errorf("%s: row %d, column %q", where, row, column)
+			t.Errorf("%s: got row %d, column %q, want no place", where, row, column)
 		}
 	}
 }

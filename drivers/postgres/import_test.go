@@ -377,6 +377,6 @@ func TestCompact(t *testing.T) {
 	}
 	exec(t, target, old)
 	if err := target.Compact(t.Context(), tbl); err != nil || known() != 2501 {
-		t.Errorf("%v, %d ids: cleaned twice in an hour", err, known())
+		t.Errorf("got %v, %d ids, want no error, 2501: cleaned twice in an hour", err, known())
 	}
 }

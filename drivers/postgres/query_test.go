@@ -18,7 +18,7 @@ func TestQueryHasNoPassword(t *testing.T) {
 	defer target.Close()
 	language, query := target.Query(driver.Table{ID: "in.c-web.events"})
 	if language != "PostgreSQL" || !strings.HasPrefix(query, `SELECT * FROM "a""b"."in.c-web.events"`) || !strings.HasSuffix(query, " LIMIT 20") || strings.Contains(query, "hunter2") {
-		t.Errorf("%s: %s", language, query)
+		t.Errorf("got a query in %s, want PostgreSQL, quoted names, 20 rows and no password: %s", language, query)
 	}
 }
 
@@ -35,7 +35,7 @@ func TestQueryRuns(t *testing.T) {
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil || len(ids) != 20 || ids[0] != 100_000 || ids[19] != 99_981 {
-		t.Errorf("%d, %v", ids, err)
+		t.Errorf("got ids %d, %v, want 20 from 100000 to 99981, no error", ids, err)
 	}
 	if rows, err = target.pool.Query(t.Context(), "EXPLAIN "+query); err != nil {
 		t.Fatal(err)

@@ -141,7 +141,7 @@ func TestTailOfOtherTables(t *testing.T) {
 	tail, err := reopen(t, target.options).Tail(t.Context(), "plain", 5)
 	raw := strings.Repeat("////", 20)
 	if err != nil || fmt.Sprintf("%q", tail.Rows) != `[["1" "infinity" "2026-11-29" "1e+100" "{a,b}" "`+raw+`"] ["2" "" "" "NaN" "{}" ""]]` || tail.Rows[1][1] != nil || tail.Rows[1][5] == nil || !tail.Imported.IsZero() {
-		t.Errorf("%q, %v", tail.Rows, err)
+		t.Errorf("got %q, %v, want the two rows with null, infinity and NaN as texts, and no time", tail.Rows, err)
 	}
 	if _, err := target.Tail(t.Context(), "absent", 5); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)

@@ -261,7 +261,7 @@ func TestContextThatEnds(t *testing.T) {
 		timer.Stop()
 		end()
 		if err := target.Import(t.Context(), file(id, table, []string{id})); err != nil {
-			t.Fatalf("%s after one whose context ended: %v", id, err)
+			t.Fatalf("%s after one whose context ended: got %v, want no error", id, err)
 		}
 	}
 	if n := len(rows(t, path, "t")); n != imports {
@@ -353,13 +353,13 @@ func TestHangingStaging(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", c.what, err, c.want)
 		}
 		if err := c.target.Import(t.Context(), file("other "+c.what, driver.Table{ID: "other", Columns: columns(datatype.String)}, []string{"a"})); err != nil {
-			t.Errorf("%s: another table: %v", c.what, err)
+			t.Errorf("%s: another table: got %v, want no error", c.what, err)
 		}
 		close(h.release)
 		<-h.closed
 		f.OpenSlice = whole
 		if err := c.target.Import(t.Context(), f); err != nil {
-			t.Errorf("%s: afterwards: %v", c.what, err)
+			t.Errorf("%s: afterwards: got %v, want no error", c.what, err)
 		}
 		cancel()
 	}

@@ -94,7 +94,7 @@ func TestTailOfOtherTables(t *testing.T) {
 		CREATE TABLE keyed (a TEXT PRIMARY KEY) WITHOUT ROWID; CREATE TABLE named (rowid, oid, _rowid_); CREATE VIEW seen AS SELECT 1`)
 	tail, err := target.Tail(t.Context(), "plain", 5)
 	if err != nil || fmt.Sprintf("%q", tail.Rows) != `[["1" "/w==" "2026-11-29" "1e+100"] ["" "" "" "2"]]` || tail.Rows[1][2] != nil || !tail.Imported.IsZero() {
-		t.Errorf("%q, %v", tail.Rows, err)
+		t.Errorf("got %q, %v, want two rows with null as an empty text, no time, no error", tail.Rows, err)
 	}
 	for table, want := range map[string]string{"keyed": "WITHOUT ROWID", "named": "rename one", "seen": "is a view", "sqlite_schema": "keeps for itself", "PLAIN": `table "plain"`} {
 		if _, err := target.Tail(t.Context(), table, 5); !driver.IsPermanent(err) || !strings.Contains(err.Error(), want) {

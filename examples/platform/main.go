@@ -245,7 +245,7 @@ func ignoreNotFound(err error) error {
 func (s *sinkTokens) Get(_ context.Context, id string) (drivers.SinkToken, error) {
 	source, sink, _ := strings.Cut(id, "/")
 	if cat := s.catalog.Load(); cat != nil {
-		if t, ok := cat.SinkToken(source, sink); ok {
+		if t, ok := cat.Handle(source, sink).Token(); ok {
 			return drivers.SinkToken{ID: storageapi.ID(t.ID), Token: storageapi.Secret(t.Value), Bucket: t.Bucket}, nil
 		}
 	}

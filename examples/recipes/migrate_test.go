@@ -48,7 +48,7 @@ func TestMigrate(t *testing.T) {
 	after := rows("in.c-shop.payments")
 	last := slices.IndexFunc(after, func(row []string) bool { return row[len(row)-1] == "12.50" })
 	if len(after) != before+1 || last < 0 || after[last][1] != "12.5" {
-		t.Errorf("%d rows before, %d after: %q", before, len(after), after)
+		t.Errorf("%d rows before: got %d after, want one more, the last with 12.5: %q", before, len(after), after)
 	}
 	rejected := 0
 	for record, err := range eng.Sink("payments", "payments").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {

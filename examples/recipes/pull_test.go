@@ -96,7 +96,7 @@ func TestEvery(t *testing.T) {
 		stop()
 		<-ended
 		if runs != 4 || strings.Count(log.String(), "the API is away") != 4 {
-			t.Errorf("%d runs in three hours; log %q", runs, &log)
+			t.Errorf("got %d runs in three hours, log %q, want 4 that say that the API is away", runs, &log)
 		}
 	})
 }

@@ -93,7 +93,7 @@ func TestQueue(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) || b.sent != 131 || !slices.Equal(b.dead, []string{`{"m":1}`}) {
-		t.Errorf("%d rows, %d messages sent, dead letters %q: %q", len(got), b.sent, b.dead, got)
+		t.Errorf("got %d rows, %d messages sent, dead letters %q, want all rows, 131, {\"m\":1}: %q", len(got), b.sent, b.dead, got)
 	}
 }
 

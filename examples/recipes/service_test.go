@@ -66,6 +66,6 @@ func TestServiceWithoutEngine(t *testing.T) {
 	answer := httptest.NewRecorder()
 	service.ServeHTTP(answer, req)
 	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(log.String(), "not recorded") {
-		t.Errorf("%d %s; log %q", answer.Code, answer.Body, &log)
+		t.Errorf("got %d %s, log %q, want 503 and \"not recorded\"", answer.Code, answer.Body, &log)
 	}
 }

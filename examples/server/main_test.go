@@ -267,7 +267,7 @@ func (p *process) call(method, path, body string) map[string]any {
 	defer resp.Body.Close()
 	var answer map[string]any
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode >= 400 {
-		p.t.Fatalf("%s %s: %d %v %v", method, path, resp.StatusCode, answer, err)
+		p.t.Fatalf("%s %s: got %d %v %v, want a status below 400 and JSON", method, path, resp.StatusCode, answer, err)
 	}
 	return answer
 }

@@ -122,7 +122,7 @@ func TestWaitsForRoom(t *testing.T) {
 		return nil
 	}})
 	if err != nil || len(pages) != 3 {
-		t.Fatalf("%d pages, %v", len(pages), err)
+		t.Fatalf("got %d pages, %v, want 3, no error", len(pages), err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		eng := &full{refuse: 3}
@@ -131,7 +131,7 @@ func TestWaitsForRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		if eng.calls != 4 || len(eng.rows) != 2 || time.Since(begin) != 3*time.Second {
-			t.Errorf("%d calls, rows %q, after %v", eng.calls, eng.rows, time.Since(begin))
+			t.Errorf("got %d calls, rows %q, after %v, want 4 calls, 2 rows, 3s", eng.calls, eng.rows, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("enough"))
 		defer cancel()

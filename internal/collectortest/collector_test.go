@@ -196,13 +196,13 @@ func (c *collector) send(from, to int) {
 	defer cancel()
 	wait := grpc.WaitForReady(true)
 	if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, plogotlp.NewExportRequestFromLogs(logs(from, to)), wait); err != nil {
-		c.t.Fatalf("%v\n%s", err, &c.logs)
+		c.t.Fatalf("logs: got %v, want no error\n%s", err, &c.logs)
 	}
 	if _, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(metrics(from, to)), wait); err != nil {
-		c.t.Fatalf("%v\n%s", err, &c.logs)
+		c.t.Fatalf("metrics: got %v, want no error\n%s", err, &c.logs)
 	}
 	if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, ptraceotlp.NewExportRequestFromTraces(traces(from, to)), wait); err != nil {
-		c.t.Fatalf("%v\n%s", err, &c.logs)
+		c.t.Fatalf("traces: got %v, want no error\n%s", err, &c.logs)
 	}
 }
 

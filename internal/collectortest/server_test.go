@@ -97,7 +97,7 @@ func (s *server) wait(n int, logs fmt.Stringer) {
 			break
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%+v\n%s", s.engine.Stats().Sinks, logs)
+			s.t.Fatalf("got %+v, want %d accepted rows of each sink\n%s", s.engine.Stats().Sinks, n, logs)
 		}
 	}
 	if err := s.engine.Flush(s.t.Context(), source); err != nil {
@@ -132,7 +132,7 @@ func (s *server) check(n int) {
 				N int `json:"test.n"`
 			}
 			if err := json.Unmarshal([]byte(attributes), &a); err != nil {
-				s.t.Fatalf("%v: %v", err, row)
+				s.t.Fatalf("got %v, want JSON in %v", err, row)
 			}
 			if seen[a.N] {
 				s.t.Fatalf("%s: record %d is there twice", signal, a.N)

@@ -54,7 +54,7 @@ func (f *F) number(name string, none uint64) uint64 {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		f.Fatalf("%s: %v", name, err)
+		f.Fatalf("%s: got %v, want no error", name, err)
 	}
 	return n
 }

@@ -156,7 +156,7 @@ func TestReadDamage(t *testing.T) {
 			}
 			got, err = read(io.MultiReader(bytes.NewReader(m[:end]), iotest.ErrReader(broken)))
 			if !errors.Is(err, broken) || !bytes.HasPrefix(text, got) {
-				t.Fatalf("%s broken at %d: %d bytes, %v", name, end, len(got), err)
+				t.Fatalf("%s broken at %d: got %d bytes, %v, want the begin of the text, %v", name, end, len(got), err, broken)
 			}
 			changed := bytes.Clone(m)
 			changed[rng.IntN(len(m))] ^= 1 << rng.IntN(8)

@@ -41,7 +41,7 @@ func TestRunReportsBothWays(t *testing.T) {
 		var r map[string]any
 		if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r["scenario"] != "import/nothing" || r["rows"] != 3000.0 || r["met"] != true ||
 			r["rows_per_s"].(float64) <= 0 || r["of_loader"].(float64) <= 0 {
-			t.Errorf("%v, %s", err, out.String())
+			t.Errorf("got %v, %s, want a result with both rates above 0", err, out.String())
 		}
 	}
 	lost := func(context.Context, string, importbench.Input) (func() error, func() (int64, error), error) {

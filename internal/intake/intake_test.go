@@ -49,11 +49,11 @@ func TestLZ4Files(t *testing.T) {
 			return bytes.Clone(got), err
 		}
 		if got, err := decode(bytes.Clone(frame)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: %v, %d bytes", name, err, len(got))
+			t.Errorf("%s: got %v, %d bytes, want no error, %d", name, err, len(got), len(want))
 		}
 		skipped := append([]byte{0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 1, 2}, frame...)
 		if got, err := decode(append(skipped, frame...)); err != nil || len(got) != 2*len(want) {
-			t.Errorf("%s twice: %v, %d bytes", name, err, len(got))
+			t.Errorf("%s twice: got %v, %d bytes, want no error, %d", name, err, len(got), 2*len(want))
 		}
 		for cut := 1; cut < len(frame); cut += 1 + cut/10 {
 			if _, err := decode(bytes.Clone(frame[:len(frame)-cut])); err == nil {
@@ -102,7 +102,7 @@ func TestSnappyClaim(t *testing.T) {
 		b := &Body{Sent: c.sent}
 		got, err := in.Decode(b, Snappy, 100_000)
 		if fmt.Sprintf("%T", err) != fmt.Sprintf("%T", c.want) || err == nil && len(got) != 100_000 {
-			t.Errorf("%s: %T %v", name, err, err)
+			t.Errorf("%s: got %T %v, want %T", name, err, err, c.want)
 		}
 		in.Release(b)
 	}
@@ -162,7 +162,7 @@ func FuzzDecode(tf *testing.F) {
 		b := &Body{Sent: bytes.Clone(data)}
 		got, err := in.Decode(b, Coding(c%6), limit)
 		if err == nil && Coding(c%6) != Identity && len(got) > limit {
-			t.Errorf("%d bytes", len(got))
+			t.Errorf("got %d bytes, want at most %d", len(got), limit)
 		}
 		in.Release(b)
 		if n := in.Taken(); n != 0 {

@@ -8,6 +8,7 @@ import (
 	"go/types"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +19,11 @@ func codeRules() []rule {
 			check: checkSleep,
 			why: "A sleep is too short on a loaded machine and too long on every other. Wait for the condition (a channel, " +
 				"Flush), or run the test in synctest.Test, where the clock is fake and a sleep costs nothing.",
+		},
+		{
+			name:  "failures say what was wanted",
+			check: checkFailures,
+			why:   "A message of values alone sends its reader to the code of the test. Write: got X, want Y, with the input before it.",
 		},
 		{
 			name:  "bubbles on one processor",
@@ -361,6 +367,34 @@ func checkSilent(t *tree) []problem {
 // fileCall matches what os offers to reach files by name.
 var fileCall = regexp.MustCompile(`^(Open.*|Create.*|New(File|Root)|Read(Dir|File|Link)|WriteFile|Mkdir.*|Remove.*|Rename|L?[Ss]tat|Truncate|Ch(mod|own|times|dir)|Lchown|Link|Symlink|SameFile|CopyFS|DirFS|TempDir|Getwd)$`)
 
+// valuesAlone matches a format without words.
+var valuesAlone = regexp.MustCompile(`^(%[-+#.0-9]*[a-zA-Z]|[^a-zA-Z%]|%%)*$`)
+
+func checkFailures(t *tree) []problem {
+	var problems []problem
+	for _, f := range t.files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 || !f.test && !f.kit() {
+				return true
+			}
+			sel, isMethod := call.Fun.(*ast.SelectorExpr)
+			format, isText := call.Args[0].(*ast.BasicLit)
+			if !isMethod || !isText || sel.Sel.Name != "Errorf" && sel.Sel.Name != "Fatalf" {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "fmt" {
+				return true
+			}
+			if text, err := strconv.Unquote(format.Value); err == nil && valuesAlone.MatchString(text) {
+				problems = append(problems, problem{t.at(call.Pos()), format.Value + " has no words"})
+			}
+			return true
+		})
+	}
+	return problems
+}
+
 func checkSeam(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
@@ -418,6 +452,7 @@ func checkContext(t *tree) []problem {
 
 func codeBreaches() []breach {
 	return []breach{
+		{"failures say what was wanted", []string{"a_test.go", `func TestA(t *T) { t.Errorf("%+v, %d%%\n", 1, 2); t.Fatalf("got %d, want 2", 1); fmt.Errorf("%v", 1) }`}, []string{`a_test.go:2: "%+v, %d%%\n" has no words`}},
 		{"no sleeping tests", []string{"a_test.go", `import "time"; func TestA() { time.Sleep(1) }`}, []string{"a_test.go:2: time.Sleep"}},
 		{"no sleeping tests", []string{"a_test.go", `import clock "time"; func TestA() { clock.Sleep(1) }`}, []string{"time.Sleep"}},
 		{"no sleeping tests", []string{

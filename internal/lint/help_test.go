@@ -28,7 +28,7 @@ func TestHelpIsNoError(t *testing.T) {
 	for _, program := range programs {
 		out, err := exec.Command(program, "-h").CombinedOutput()
 		if err != nil || strings.Contains(string(out), "help requested") || !bytes.Contains(out, []byte("  -")) {
-			t.Errorf("%s -h: %v: %s", filepath.Base(program), err, out)
+			t.Errorf("%s -h: got %v, want no error and the flags in: %s", filepath.Base(program), err, out)
 		}
 	}
 }

@@ -171,7 +171,7 @@ func TestAnswered(t *testing.T) {
 	} {
 		switch err := reached(texts, c.q); {
 		case c.want == "" && err != nil:
-			t.Errorf("%+v: %v", c.q, err)
+			t.Errorf("%+v: got %v, want no error", c.q, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("got %+v: %v, want %q", c.q, err, c.want)
 		}

@@ -32,17 +32,10 @@ type Room struct {
 	parked atomic.Int64
 }
 
-// New returns the room of an engine: an eighth of MaxPendingBytes.
+// New returns the room of an engine: an eighth of MaxPendingBytes. The tuning has its defaults.
 func New(t buffer.Tuning) *Room {
-	pending, wait := t.MaxPendingBytes, t.AdmissionWait
-	if pending == 0 {
-		pending = 64 << 20
-	}
-	if wait == 0 {
-		wait = 250 * time.Millisecond
-	}
 	m := &Room{
-		limit: pending / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(wait, 0),
+		limit: t.MaxPendingBytes / 8, line: make(chan struct{}, 1), extra: make(chan struct{}, 1), freed: make(chan struct{}, 1), wait: max(t.AdmissionWait, 0),
 	}
 	refusal := make(chan struct{})
 	m.refusal.Store(&refusal)

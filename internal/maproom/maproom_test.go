@@ -63,7 +63,7 @@ func TestWaitForRoomToMap(t *testing.T) {
 			err := m.Grow(ctx, &r, 1<<20, c.patient)
 			cancel()
 			if _, over := errors.AsType[*buffer.OverloadError](err); over != c.full || errors.Is(err, left) != c.left || time.Since(begin) != c.wait {
-				t.Errorf("%+v: %v after %s", c, err, time.Since(begin))
+				t.Errorf("%+v: got %v after %s, want what the case says", c, err, time.Since(begin))
 			}
 			if r != (Reserve{}) || m.used.Load() != used {
 				t.Errorf("%+v: the call holds %+v; %d bytes are reserved, want %d", c, r, m.used.Load(), used)
@@ -117,7 +117,7 @@ func TestRoomThatIsFreedServesTheLine(t *testing.T) {
 		m := testRoom(1 << 20)
 		var small, large, waits Reserve
 		if err := errors.Join(m.Grow(t.Context(), &small, 1<<19, false), m.Grow(t.Context(), &large, 1<<20, false)); err != nil || small.extra || !large.extra {
-			t.Fatalf("%v; the small call %+v, the large call %+v", err, small, large)
+			t.Fatalf("got %v, the small call %+v, the large call %+v, want no error, and only the large call above the limit", err, small, large)
 		}
 		done := make(chan error)
 		go func() { done <- m.Grow(t.Context(), &waits, 1<<13, true) }()
@@ -125,7 +125,7 @@ func TestRoomThatIsFreedServesTheLine(t *testing.T) {
 		m.used.Add(-1 << 19) // the large call has less than the limit now
 		m.Release(&small)
 		if err := <-done; err != nil || waits.extra {
-			t.Fatalf("%v; the call that waited %+v", err, waits)
+			t.Fatalf("got %v, the call that waited %+v, want no error, a call below the limit", err, waits)
 		}
 	})
 }

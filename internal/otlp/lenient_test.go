@@ -98,7 +98,7 @@ func TestJSONMapping(t *testing.T) {
 	const texts = `"body":{"stringValue":"1e3"},"severityText":"null","attributes":[{"key":"count","value":{"stringValue":"-_8 \" , : } null"}}]`
 	if got, err := decodeJSON(t, forebay.SignalLogs, log(texts)); err != nil || !strings.Contains(got, `"1e3"`) ||
 		!strings.Contains(got, `"severity_text":"null"`) || !strings.Contains(got, `"-_8 \" , : } null"`) {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("got %s, %v, want the texts of null as they are, no error", got, err)
 	}
 	if got, err := decodeJSON(t, forebay.SignalMetrics, gauge(`"asDouble":-0.0`)); err != nil || !strings.Contains(got, "-0") {
 		t.Errorf("the negative zero is %s, %v", got, err)

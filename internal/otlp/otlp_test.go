@@ -111,11 +111,11 @@ func TestFullRequests(t *testing.T) {
 			}
 			cost, err := otlp.Check(signal, enc, data, 0, 1<<20)
 			if err != nil || cost < 2*len(data) {
-				t.Errorf("%s %d costs %d, %v", signal, enc, cost, err)
+				t.Errorf("%s %d: got cost %d, %v, want at least %d, no error", signal, enc, cost, err, 2*len(data))
 			}
 			var tooMuch *otlp.TooExpensiveError
 			if _, err := otlp.Check(signal, enc, data, 0, 1000); !errors.As(err, &tooMuch) {
-				t.Errorf("%s %d with a low limit: %v", signal, enc, err)
+				t.Errorf("%s %d with a low limit: got %v, want a TooExpensiveError", signal, enc, err)
 			}
 			docs, _, err := otlp.Decode(signal, enc, data, 0)
 			if err != nil {
@@ -194,7 +194,7 @@ func TestNestingOfBothEncodings(t *testing.T) {
 					_, _, err = otlp.Decode(forebay.SignalLogs, enc, data, 0)
 				}
 				if (err == nil) != valid || !valid && !strings.Contains(err.Error(), "nested") {
-					t.Errorf("%d %s, encoding %d: %v", depth, name, enc, err)
+					t.Errorf("%d %s, encoding %d: got %v, want an error about the nesting: %t", depth, name, enc, err, !valid)
 				}
 			}
 		}
@@ -224,7 +224,7 @@ func TestSniffTakesNoMemory(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 		if n := testing.AllocsPerRun(10, func() { otlp.Sniff(otlp.JSON, data) }); n > 0 && name != "escapes" {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestErrorsDoNotQuote(t *testing.T) {
 			_, _, err = otlp.Decode(forebay.SignalLogs, otlp.JSON, []byte(text), 0)
 		}
 		if err == nil || !errors.Is(err, otlp.ErrRequest) || strings.Contains(err.Error(), "hush") || strings.ContainsAny(err.Error(), `'|"`) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got %v, want %v without the content", text, err, otlp.ErrRequest)
 		}
 	}
 }
@@ -417,7 +417,7 @@ func TestCopies(t *testing.T) {
 		for _, err := range []error{protoErr, textErr} {
 			var tooMuch *otlp.TooExpensiveError
 			if bomb := errors.As(err, &tooMuch) && tooMuch.Copies; bomb != c.bomb || !bomb && err != nil {
-				t.Errorf("%d %s with %d bytes in common: %v", c.n, c.signal, c.size, err)
+				t.Errorf("%d %s with %d bytes in common: got %v, want an error for the copies: %t", c.n, c.signal, c.size, err, c.bomb)
 			}
 		}
 	}
@@ -430,7 +430,7 @@ func TestTrailingJSON(t *testing.T) {
 		"{}{}": false, "{}\n{\"resourceLogs\":[]}": false, "{} x": false, "{}]": false, `{},{}`: false,
 	} {
 		if _, err := otlp.Check(forebay.SignalLogs, otlp.JSON, []byte(text), 0, 1<<20); (err == nil) != valid || !valid && !errors.Is(err, otlp.ErrRequest) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want an error: %t", text, err, !valid)
 		}
 	}
 }

@@ -22,10 +22,10 @@ func FuzzPlain(tf *testing.F) {
 		}
 		once := plain(nil, src)
 		if !json.Valid(once) {
-			t.Fatalf("%s became %s", src, once)
+			t.Fatalf("%s: got %s, want JSON", src, once)
 		}
 		if again := plain(nil, once); !bytes.Equal(again, once) {
-			t.Errorf("%s became %s and then %s", src, once, again)
+			t.Errorf("%s became %s: got then %s, want the same", src, once, again)
 		}
 	})
 }

@@ -427,7 +427,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		if points != 80 || len(records) != 0 {
-			t.Errorf("%d points, %d rows too many", points, len(records))
+			t.Errorf("got %d points, and %d rows too many, want 80 and 0", points, len(records))
 		}
 	})
 }

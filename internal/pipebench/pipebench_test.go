@@ -152,6 +152,6 @@ func TestRunReportsEachScenario(t *testing.T) {
 	}
 	out.Reset()
 	if err := pipebench.Run(t.Context(), append(args, "-run", "fresh"), &out, database(&counter{})); err != nil || !strings.Contains(out.String(), "ms from event to query, p99 (goal <= 2000: met") {
-		t.Errorf("%v, %s", err, &out)
+		t.Errorf("got %v, %s, want no error and a goal that is met", err, &out)
 	}
 }

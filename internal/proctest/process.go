@@ -132,7 +132,7 @@ func (p *Process) Lines(n int, moment time.Duration, each func(line string)) {
 		}
 	}
 	if n > 0 {
-		p.t.Fatalf("%v", p.Ended())
+		p.t.Fatalf("got %v, want %d more lines", p.Ended(), n)
 	}
 }
 

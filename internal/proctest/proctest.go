@@ -51,7 +51,7 @@ func Kills(t tb) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(killsEnv), "3"))
 	if err != nil {
-		t.Fatalf("%s: %v", killsEnv, err)
+		t.Fatalf("%s: got %v, want a number", killsEnv, err)
 	}
 	return n
 }
@@ -93,7 +93,7 @@ func Run(t tb, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := Begin(cmd)
 	if err != nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want a process", err)
 	}
 	p.t = t
 	if l, ok := t.(lasting); ok {
@@ -112,7 +112,7 @@ func (p *Process) Line() string {
 	p.t.Helper()
 	line, ok := p.next()
 	if !ok {
-		p.t.Fatalf("%v", p.Ended())
+		p.t.Fatalf("got %v, want a line", p.Ended())
 	}
 	return line
 }

@@ -30,14 +30,14 @@ func checkLong(t *testing.T, e *LongEncoder, src []byte) int {
 		t.Fatalf("%d bytes became %d, at most %d would be stored ones, want at most %v", len(src), len(member), most, most)
 	}
 	if got := gziptest.Read(t, member); !bytes.Equal(got, src) {
-		t.Fatalf("%d bytes came back as %d others", len(src), len(got))
+		t.Fatalf("got %d bytes back as %d others, want the same", len(src), len(got))
 	}
 	zr, err := gzip.NewReader(bytes.NewReader(member))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(zr); err != nil || !bytes.Equal(got, src) {
-		t.Fatalf("%d bytes came back as %d others: %v", len(src), len(got), err)
+		t.Fatalf("got %d bytes back as %d others, %v, want the same, no error", len(src), len(got), err)
 	}
 	return len(member)
 }
@@ -167,7 +167,7 @@ func TestLongMembersForGzip(t *testing.T) {
 	cmd := exec.Command(program, "-dc")
 	cmd.Stdin = bytes.NewReader(file)
 	if got, err := cmd.Output(); err != nil || !bytes.Equal(got, plain) {
-		t.Fatalf("%d bytes became %d: %v", len(plain), len(got), err)
+		t.Fatalf("got %d bytes back as %d, %v, want the same, no error", len(plain), len(got), err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestTheSameTextBecomesTheSameMember(t *testing.T) {
 		text := csvRows(rng, rng.IntN(200_000), 9)
 		var fresh LongEncoder
 		if want, got := fresh.Append(make([]byte, 0, Room(len(text))), text), used.Append(make([]byte, 0, Room(len(text))), text); !bytes.Equal(got, want) {
-			t.Fatalf("%d bytes became %d and %d", len(text), len(want), len(got))
+			t.Fatalf("%d bytes: got %d from a new compressor and %d from a used one, want the same bytes", len(text), len(want), len(got))
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestLongMembersAreShort(t *testing.T) {
 			got, usual := checkLong(t, &e, text), buf.Len()
 			t.Logf("%d bytes with %d words: %d, of level 1 %d (%.3f)", size, words, got, usual, float64(got)/float64(usual))
 			if float64(got) > 1.07*float64(usual) {
-				t.Errorf("%d bytes with %d words became %d, at level 1 %d", size, words, got, usual)
+				t.Errorf("%d bytes with %d words: got %d, want at most 1.07 of level 1, %d", size, words, got, usual)
 			}
 		}
 	}

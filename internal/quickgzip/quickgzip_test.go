@@ -21,10 +21,10 @@ func check(t *testing.T, e *Encoder, src []byte) (kept bool) {
 	}
 	member := out[len(before):]
 	if len(member) > len(src)/2+32 || string(out[:len(before)]) != before {
-		t.Fatalf("%d bytes became %d, behind %q", len(src), len(member), out[:len(before)])
+		t.Fatalf("%d bytes: got %d after %q, want at most half and 32", len(src), len(member), out[:len(before)])
 	}
 	if got := gziptest.Read(t, member); !bytes.Equal(got, src) {
-		t.Fatalf("%q came back as %q", src, got)
+		t.Fatalf("got %q back as %q, want the same", src, got)
 	}
 	return true
 }

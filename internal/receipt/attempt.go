@@ -15,32 +15,32 @@ var ErrOtherContent = errors.New("the key was used for other content: use a new 
 type Attempt struct {
 	claim *buffer.Claim
 	held  bool // by a Turn
-	sum   Sum
+	sum   contentSum
 	// By sink of the source, stored has the records that earlier calls have stored, taken the records that this call has
 	// mapped and that have no receipt yet.
-	stored, taken []Spans
+	stored, taken []spans
 	// storedAside and takenAside are those among them that went into the quarantine.
-	storedAside, takenAside []Spans
+	storedAside, takenAside []spans
 }
 
 // Begin returns the attempt of a call that has the turn of its key. It is for the sinks 0 to sinks-1, and place returns the place of a sink by its name
 // in the buffer, or a negative number. Calls that are older than within do not count, unless it is 0. The error is ErrOtherContent.
 func Begin(claim *buffer.Claim, content []byte, within time.Duration, sinks int, place func(sinkID string) int) (*Attempt, error) {
-	bySink := func() []Spans { return make([]Spans, sinks) }
-	a := &Attempt{claim: claim, sum: SumOf(content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
+	bySink := func() []spans { return make([]spans, sinks) }
+	a := &Attempt{claim: claim, sum: sumOf(content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
 	for _, r := range claim.Receipts() {
 		if within > 0 && time.Since(r.At) >= within {
 			continue
 		}
-		sum, stored, aside, ok := Parse(r.Data)
+		sum, stored, aside, ok := parse(r.Data)
 		if !ok {
 			continue // of a later version of this library
 		}
-		if sum != a.sum && sum != (Sum{}) && a.sum != (Sum{}) {
+		if sum != a.sum && sum != (contentSum{}) && a.sum != (contentSum{}) {
 			return nil, ErrOtherContent
 		}
 		if k := place(r.SinkID); k >= 0 {
-			a.stored[k], a.storedAside[k] = a.stored[k].Join(stored), a.storedAside[k].Join(aside)
+			a.stored[k], a.storedAside[k] = a.stored[k].join(stored), a.storedAside[k].join(aside)
 		}
 	}
 	return a, nil
@@ -61,18 +61,18 @@ func (a *Attempt) Release() {
 }
 
 // Has reports whether an earlier call has stored record i at sink k.
-func (a *Attempt) Has(k, i int) bool { return a != nil && a.stored[k].Has(i) }
+func (a *Attempt) Has(k, i int) bool { return a != nil && a.stored[k].has(i) }
 
 // Knows reports whether earlier calls have stored rows at sink k.
 func (a *Attempt) Knows(k int) bool { return a != nil && len(a.stored[k]) > 0 }
 
 // HasAside reports whether record i is in the quarantine of sink k, or was.
-func (a *Attempt) HasAside(k, i int) bool { return a != nil && a.storedAside[k].Has(i) }
+func (a *Attempt) HasAside(k, i int) bool { return a != nil && a.storedAside[k].has(i) }
 
 // Take notes that record i is mapped for sink k.
 func (a *Attempt) Take(k, i int) {
 	if a != nil {
-		a.taken[k] = a.taken[k].With(i)
+		a.taken[k] = a.taken[k].with(i)
 	}
 }
 
@@ -80,7 +80,7 @@ func (a *Attempt) Take(k, i int) {
 func (a *Attempt) TakeAside(k, i int) {
 	if a != nil {
 		a.Take(k, i)
-		a.takenAside[k] = a.takenAside[k].With(i)
+		a.takenAside[k] = a.takenAside[k].with(i)
 	}
 }
 
@@ -90,8 +90,8 @@ func (a *Attempt) AddTo(r *buffer.Rows, k, below int) {
 	if a == nil {
 		return
 	}
-	now, later := a.taken[k].Cut(below)
-	aside, laterAside := a.takenAside[k].Cut(below)
+	now, later := a.taken[k].cut(below)
+	aside, laterAside := a.takenAside[k].cut(below)
 	a.taken[k], a.takenAside[k] = later, laterAside
-	r.Claim, r.Receipt = a.claim, Append(nil, a.sum, now, aside)
+	r.Claim, r.Receipt = a.claim, encode(a.sum, now, aside)
 }

@@ -107,21 +107,21 @@ func TestNoAttempt(t *testing.T) {
 
 // Receipts have the records that they were made of. Receipts of a later version are left out.
 func TestReceiptHasItsRecords(t *testing.T) {
-	sum := SumOf([]byte("content"))
-	stored := Spans{}.With(0).With(1).With(5).With(7)
-	for _, aside := range []Spans{nil, Spans{}.With(5)} {
-		b := Append(nil, sum, stored, aside)
-		gotSum, gotStored, gotAside, ok := Parse(b)
-		if !ok || gotSum != sum || !slices.Equal(gotStored, stored) || !slices.Equal(gotAside, aside) || gotStored.Count() != 4 {
+	sum := sumOf([]byte("content"))
+	stored := spans{}.with(0).with(1).with(5).with(7)
+	for _, aside := range []spans{nil, spans{}.with(5)} {
+		b := encode(sum, stored, aside)
+		gotSum, gotStored, gotAside, ok := parse(b)
+		if !ok || gotSum != sum || !slices.Equal(gotStored, stored) || !slices.Equal(gotAside, aside) || gotStored.count() != 4 {
 			t.Errorf("records %v, in the quarantine %v: the receipt has %v, %v, %t", stored, aside, gotStored, gotAside, ok)
 		}
 		b[0] = 9
-		if _, _, _, ok := Parse(b); ok {
+		if _, _, _, ok := parse(b); ok {
 			t.Error("a receipt of a later version was read")
 		}
 	}
-	low, high := stored.Cut(6)
-	if !slices.Equal(low, Spans{}.With(0).With(1).With(5)) || !slices.Equal(high, Spans{}.With(7)) || !slices.Equal(high.Join(low), stored) {
-		t.Errorf("%v, cut below 6: %v and %v", stored, low, high)
+	low, high := stored.cut(6)
+	if !slices.Equal(low, spans{}.with(0).with(1).with(5)) || !slices.Equal(high, spans{}.with(7)) || !slices.Equal(high.join(low), stored) {
+		t.Errorf("cut below 6: got %v and %v, want two parts of %v", stored, low, high)
 	}
 }

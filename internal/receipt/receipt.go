@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// Sum is a hash of a content. The zero value stands for none.
-type Sum [16]byte
+// contentSum is a hash of a content. The zero value stands for none.
+type contentSum [16]byte
 
-// SumOf returns the hash of a content. Nil has none.
-func SumOf(content []byte) (s Sum) {
+// sumOf returns the hash of a content. Nil has none.
+func sumOf(content []byte) (s contentSum) {
 	if content != nil {
 		sum := sha256.Sum256(content)
 		copy(s[:], sum[:])
@@ -21,19 +21,19 @@ func SumOf(content []byte) (s Sum) {
 	return s
 }
 
-// Spans are record numbers, ascending, not empty and apart from each other.
-type Spans []span
+// spans are record numbers, ascending, not empty and apart from each other.
+type spans []span
 
 type span struct{ from, to int } // to is outside
 
-// Has reports whether a number is among them.
-func (s Spans) Has(i int) bool {
+// has reports whether a number is among them.
+func (s spans) has(i int) bool {
 	at, found := slices.BinarySearchFunc(s, i, func(p span, i int) int { return cmp.Compare(p.from, i) })
 	return found || at > 0 && i < s[at-1].to
 }
 
-// With adds a number above all others.
-func (s Spans) With(i int) Spans {
+// with adds a number above all others.
+func (s spans) with(i int) spans {
 	if n := len(s); n > 0 && s[n-1].to == i {
 		s[n-1].to++
 		return s
@@ -41,8 +41,8 @@ func (s Spans) With(i int) Spans {
 	return append(s, span{i, i + 1})
 }
 
-// Cut returns the numbers below a bound, and the others.
-func (s Spans) Cut(below int) (low, high Spans) {
+// cut returns the numbers below a bound, and the others.
+func (s spans) cut(below int) (low, high spans) {
 	for _, p := range s {
 		if p.from < below {
 			low = append(low, span{p.from, min(p.to, below)})
@@ -54,8 +54,8 @@ func (s Spans) Cut(below int) (low, high Spans) {
 	return low, high
 }
 
-// Join returns the numbers of both.
-func (s Spans) Join(o Spans) Spans {
+// join returns the numbers of both.
+func (s spans) join(o spans) spans {
 	all := slices.Concat(s, o)
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	joined := all[:0]
@@ -77,16 +77,16 @@ const (
 	versionAside = 2
 )
 
-// Append appends the receipt of a call whose content has the hash sum. aside are the records among stored that are in the quarantine.
-func Append(b []byte, sum Sum, stored, aside Spans) []byte {
+// encode returns the receipt of a call whose content has the hash sum. aside are the records among stored that are in the quarantine.
+func encode(sum contentSum, stored, aside spans) []byte {
 	if len(aside) == 0 {
-		return appendSpans(append(append(b, versionPlain), sum[:]...), stored)
+		return appendSpans(append([]byte{versionPlain}, sum[:]...), stored)
 	}
-	b = binary.AppendUvarint(append(append(b, versionAside), sum[:]...), uint64(len(stored)))
+	b := binary.AppendUvarint(append([]byte{versionAside}, sum[:]...), uint64(len(stored)))
 	return appendSpans(appendSpans(b, stored), aside)
 }
 
-func appendSpans(b []byte, stored Spans) []byte {
+func appendSpans(b []byte, stored spans) []byte {
 	at := 0
 	for _, p := range stored {
 		b = binary.AppendUvarint(b, uint64(p.from-at))
@@ -96,8 +96,8 @@ func appendSpans(b []byte, stored Spans) []byte {
 	return b
 }
 
-// Parse reads a receipt. It returns false for one of a later version of this library.
-func Parse(b []byte) (sum Sum, stored, aside Spans, ok bool) {
+// parse reads a receipt. It returns false for one of a later version of this library.
+func parse(b []byte) (sum contentSum, stored, aside spans, ok bool) {
 	if len(b) < 1+len(sum) || b[0] != versionPlain && b[0] != versionAside {
 		return sum, nil, nil, false
 	}
@@ -119,7 +119,7 @@ func Parse(b []byte) (sum Sum, stored, aside Spans, ok bool) {
 }
 
 // parseSpans reads up to most spans and returns what follows them.
-func parseSpans(b []byte, most int) (stored Spans, rest []byte, ok bool) {
+func parseSpans(b []byte, most int) (stored spans, rest []byte, ok bool) {
 	at := 0
 	for len(b) > 0 && len(stored) < most {
 		gap, n := binary.Uvarint(b)
@@ -138,8 +138,15 @@ func parseSpans(b []byte, most int) (stored Spans, rest []byte, ok bool) {
 	return stored, b, true
 }
 
-// Count returns the number of records.
-func (s Spans) Count() (n int) {
+// Count returns how many records a receipt names, and how many of them went into the quarantine. It returns false for a receipt of a later
+// version of this library.
+func Count(data []byte) (stored, aside int, ok bool) {
+	_, s, a, ok := parse(data)
+	return s.count(), a.count(), ok
+}
+
+// count returns the number of records.
+func (s spans) count() (n int) {
 	for _, p := range s {
 		n += p.to - p.from
 	}

@@ -175,7 +175,7 @@ func (h Harness) check(t *testing.T, folder string, requests int) {
 	Equal(t, "the quarantine", Kept(t, engine.Sink(sourceID, sinkID).Quarantine()), bad)
 	Equal(t, "the archive", archived(t, folder), sent)
 	if report, err := engine.Verify(t.Context()); err != nil || !report.OK() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no problems", report, err)
 	}
 	if held, err := os.ReadFile(heldPath(folder)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("refused rows have held a file: %s, %v", held, err)

@@ -63,7 +63,7 @@ func Text(t *testing.T, target driver.Target, table string) {
 		t.Error(err)
 	}
 	if res, err := q.Replay(t.Context(), id); err != nil || res.Replayed != 1 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v, want one replayed record, no error", res, err)
 	}
 	rows(3)
 	def.Sinks[0].OnReject = forebay.Refuse

@@ -62,7 +62,7 @@ func numberOf(t testing.TB) uint64 {
 	if text := os.Getenv(numberEnv); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			t.Fatalf("%s: %v", numberEnv, err)
+			t.Fatalf("%s: got %v, want a number", numberEnv, err)
 		}
 		return n
 	}

@@ -372,7 +372,7 @@ func TestMutantFilesAreChecked(t *testing.T) {
 	}
 	const want = "package a\n\nfunc f() int {\n\tx := 1\n\tif (mutantChosen == \"m\") {\n\t\tx = 2\n\t}\n\treturn x\n}\n"
 	if got := files[filepath.Join(root, "a", "f.go")]; got != want || len(files) != 2 {
-		t.Errorf("%d files, got\n%s", len(files), got)
+		t.Errorf("got %d files, want 2, and with f.go as\n%s", len(files), got)
 	}
 	if _, err := mutate(root, []mutant{m, m}); err == nil || !strings.Contains(err.Error(), "change the same lines") {
 		t.Errorf("twice: %v", err)

@@ -136,7 +136,7 @@ func testFullVolume(t *testing.T, unready bool) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s (UnreadyWhenFull %t): got %s", what, unready, got)
+				t.Fatalf("%s (UnreadyWhenFull %t): got %s, want this within 20 s", what, unready, got)
 			}
 		}
 	}

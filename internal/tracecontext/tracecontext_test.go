@@ -41,7 +41,7 @@ func TestOf(t *testing.T) {
 	} {
 		got := trace.SpanContextFromContext(tracecontext.Of(t.Context(), context.Background(), tt.header.Values))
 		if got.IsValid() != tt.valid || tt.valid && (got.TraceID().String() != traceID || !got.IsSampled() || !got.IsRemote() || got.TraceState().String() != tt.state) {
-			t.Errorf("%s: got %+v", name, got)
+			t.Errorf("%s: got %+v, want the parent of the header, valid: %t", name, got, tt.valid)
 		}
 	}
 	for _, flags := range []string{"00", "01"} {

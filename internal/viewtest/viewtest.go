@@ -122,7 +122,7 @@ func Make(tb testing.TB, target driver.Target, db Database, where Where) {
 	for range 2 { // they can be replaced
 		for _, s := range Statements(tb, where) {
 			if err := db.Exec(tb.Context(), s); err != nil {
-				tb.Fatalf("%v\n%s", err, s)
+				tb.Fatalf("got %v, want no error\n%s", err, s)
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func check(t *testing.T, db Database, query, want string) {
 	t.Helper()
 	rows, err := db.Query(t.Context(), query)
 	if err != nil {
-		t.Errorf("%v\n%s", err, query)
+		t.Errorf("got %v, want no error\n%s", err, query)
 		return
 	}
 	var lines []string
@@ -315,7 +315,7 @@ func store(t testing.TB, target driver.Target, o otlpflat.ViewOptions) {
 			}
 		}}
 		if res, err := engine.IngestAtomic(t.Context(), source.ID, batch); err != nil || res.Rejected > 0 {
-			t.Fatalf("%s: %+v, %v", signal, res, err)
+			t.Fatalf("%s: got %+v, %v, want no rejected record, no error", signal, res, err)
 		}
 	}
 	if err := engine.Flush(t.Context(), source.ID); err != nil {

@@ -154,7 +154,7 @@ func TestBucketNames(t *testing.T) {
 		w := newWorld(t, c.features...)
 		err := newTarget(t, w, drivers.TargetOptions{}).Ensure(t.Context(), driver.Table{ID: c.table, Columns: datatype.UntypedColumns("a")})
 		if driver.IsPermanent(err) != c.permanent || !c.permanent && err != nil {
-			t.Errorf("%q, features %q: %v", c.table, c.features, err)
+			t.Errorf("%q, features %q: got %v, want a permanent error: %t", c.table, c.features, err, c.permanent)
 		}
 		var buckets []string
 		for b, err := range w.Buckets(t.Context()) {
@@ -164,7 +164,7 @@ func TestBucketNames(t *testing.T) {
 			buckets = append(buckets, b.ID)
 		}
 		if want := c.table[:strings.LastIndexByte(c.table, '.')]; !c.permanent && (len(buckets) != 1 || buckets[0] != want) || c.permanent && len(buckets) > 0 {
-			t.Errorf("%q, features %q: buckets %q", c.table, c.features, buckets)
+			t.Errorf("%q, features %q: got buckets %q, want only %q, and none after a permanent error", c.table, c.features, buckets, want)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestStagingFileIsReplacedDuringUploads(t *testing.T) {
 	}
 	defer rc.Close()
 	if data, err := io.ReadAll(rc); string(data) != "\"late\"\n" || err != nil || replaced != times {
-		t.Errorf("%q, %v, replaced %d times", data, err, replaced)
+		t.Errorf("got %q, %v, replaced %d times, want \"late\", no error, %d", data, err, replaced, times)
 	}
 }
 

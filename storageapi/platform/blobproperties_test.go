@@ -36,6 +36,7 @@ func (w *world) blob(method, url, body string, header ...string) response {
 
 // A blob keeps what its writer said of it, whichever way it was put, and a head says all that clients of the store read.
 func TestBlobProperties(t *testing.T) {
+	t.Parallel()
 	for name, put := range map[string]func(w *world, url string, header ...string) response{
 		"at once": func(w *world, url string, header ...string) response {
 			return w.blob("PUT", url, "content", append(header, "x-ms-blob-type", "BlockBlob")...)
@@ -85,6 +86,7 @@ func TestBlobProperties(t *testing.T) {
 
 // A manifest is served with the address of the container that was handed out, whatever its writer took for it.
 func TestServedManifest(t *testing.T) {
+	t.Parallel()
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprint("https=", secure), func(t *testing.T) {
 			w := newWorld(t)

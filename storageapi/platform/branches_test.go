@@ -8,6 +8,7 @@ import (
 
 // A branch has its own tables and files, which are deleted with it, even from the disk.
 func TestBranchGoesWithEverything(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-b.t", nil, "a")
@@ -48,6 +49,7 @@ func TestBranchGoesWithEverything(t *testing.T) {
 
 // Branches hold their own configurations.
 func TestBranches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	main := must(w.DefaultBranch(ctx))(t)

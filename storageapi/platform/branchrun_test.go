@@ -10,6 +10,7 @@ import (
 
 // A job of a branch runs the configuration as it is there, calls the server in the branch, and leaves its state there.
 func TestRunInBranch(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c", Configuration: raw(`{"parameters":{"in":"main"}}`)}))(t)

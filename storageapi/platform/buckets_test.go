@@ -13,6 +13,7 @@ import (
 )
 
 func TestBuckets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	b := must(w.CreateBucket(ctx, storageapi.BucketCreate{Name: "main", Description: "d"}))(t)
@@ -65,6 +66,7 @@ func TestBuckets(t *testing.T) {
 
 // A change of a table that is in progress when its bucket is deleted does not bring the table back.
 func TestBucketIsDeletedDuringChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	for range 10 {
@@ -107,6 +109,7 @@ func TestBucketIsDeletedDuringChanges(t *testing.T) {
 
 // Of two tables that are to be shown under one name at the same time, one is refused.
 func TestDisplayNamesAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	tables := []string{"in.c-n.a", "in.c-n.b", "in.c-n.c", "in.c-n.d", "in.c-n.e", "in.c-n.f"}
@@ -136,6 +139,7 @@ func TestDisplayNamesAtOnce(t *testing.T) {
 
 // The response has each requested part, even if it is empty, and no other part.
 func TestIncludes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.table(t.Context(), "in.c-i.t", nil, "a")
 	const base = "/v2/storage"

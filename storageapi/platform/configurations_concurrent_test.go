@@ -11,6 +11,7 @@ import (
 
 // Changes of one configuration at the same time come one after the other. No version is lost or given twice.
 func TestConcurrentChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "c"}))(t)
@@ -63,6 +64,7 @@ func TestConcurrentChanges(t *testing.T) {
 // Changes, deletions and restorations of one configuration by many clients at once leave a history without a gap, in
 // which each that was acknowledged is one entry.
 func TestConcurrentLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)

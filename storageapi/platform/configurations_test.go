@@ -18,6 +18,7 @@ const component = "my.extractor"
 
 // A configuration from its creation to its purge, with every operation in between.
 func TestConfigurationLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{
@@ -102,6 +103,7 @@ func TestConfigurationLife(t *testing.T) {
 }
 
 func TestRecreateFromTrash(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	in := storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "One", IsDisabled: true, State: raw(`{"s":1}`)}
@@ -122,6 +124,7 @@ func TestRecreateFromTrash(t *testing.T) {
 
 // Content is kept as it was sent, whatever looks odd about it.
 func TestContentIsKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "C"}))(t)
@@ -138,6 +141,7 @@ func TestContentIsKept(t *testing.T) {
 
 // Reading one state once wrote into the bytes that stood for the default of all.
 func TestDefaultStateIsNotShared(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "a", Name: "a", State: raw(`[]`)}))(t)
@@ -149,6 +153,7 @@ func TestDefaultStateIsNotShared(t *testing.T) {
 
 // Generated ids are never ids that a client has chosen, and may choose again.
 func TestMadeIDsAreFree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	first := must(w.Ticket(ctx))(t)
@@ -180,6 +185,7 @@ func TestMadeIDsAreFree(t *testing.T) {
 }
 
 func TestForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	base := "/v2/storage/components/" + component + "/configs"
 	a := w.raw("POST", base, formType, `name=Form+name&configurationId=f&configuration=%7B%22a%22%3A%5B%5D%7D&isDisabled=1`)
@@ -197,7 +203,7 @@ func TestForms(t *testing.T) {
 	}
 	a = w.raw("PUT", base+"/f", formType, `rowsSortOrder[0]=2&rowsSortOrder[1]=1&state=%7B%22x%22%3A1%7D&description=`)
 	if got := a.decode(t); a.status != 200 || fmt.Sprint(got["rowsSortOrder"]) != "[2 1]" || fmt.Sprint(got["state"]) != "map[x:1]" || got["version"] != 4.0 {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("got %d %s, want 200, version 4 with its state and the order of its rows", a.status, a.body)
 	}
 	// JSON text inside of JSON is content as well, and unknown fields are ignored.
 	a = w.raw("PUT", base+"/f", jsonType, `{"configuration":"{\"b\":2}","branchId":1,"rows":[],"isDisabled":"false"}`)
@@ -217,6 +223,7 @@ func TestForms(t *testing.T) {
 
 // An order of rows is a list of fields, or JSON text in one. An empty one takes the order away.
 func TestOrderByForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -263,6 +270,7 @@ func TestOrderByForm(t *testing.T) {
 
 // A refusal names the fault in the JSON and its place.
 func TestMalformedJSON(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
 	path := "/v2/storage/components/" + component + "/configs/c"
@@ -291,6 +299,7 @@ func TestMalformedJSON(t *testing.T) {
 
 // State alone makes no version, whatever unchanged fields the request also has.
 func TestStateMakesNoVersion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
 	must(w.CreateRow(t.Context(), component, "c", storageapi.RowCreate{RowID: "r"}))(t)
@@ -318,6 +327,7 @@ func TestStateMakesNoVersion(t *testing.T) {
 
 // The objects have these fields and no others, of these types.
 func TestFields(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	must(w.CreateConfiguration(t.Context(), component, storageapi.ConfigurationCreate{ConfigurationID: "7", Name: "c"}))(t)
 	must(w.CreateRow(t.Context(), component, "7", storageapi.RowCreate{RowID: "8"}))(t)
@@ -363,6 +373,7 @@ func TestFields(t *testing.T) {
 
 // An id that the server makes is never one of a configuration in the trash, which was overwritten once.
 func TestMadeIDsSpareTheTrash(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	first := must(w.Ticket(ctx))(t)
@@ -382,6 +393,7 @@ func TestMadeIDsSpareTheTrash(t *testing.T) {
 
 // The list of components shows the requested parts, and nothing else.
 func TestListComponents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) {
 		o.Components = []platform.Component{{Component: storageapi.Component{ID: component, Type: "extractor"}}}
 	})

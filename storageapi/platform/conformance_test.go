@@ -12,6 +12,7 @@ import (
 
 // Each row is a call as a foreign client makes it, with the response that the API promises.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) {
 		o.AnyComponent = false
 		o.Components = []platform.Component{{Component: storageapi.Component{ID: component}}}
@@ -164,7 +165,7 @@ func TestAnswers(t *testing.T) {
 			continue
 		}
 		if a.status != 204 && !strings.HasPrefix(a.header.Get("Content-Type"), jsonType) {
-			t.Errorf("%s: content type %q", what, a.header.Get("Content-Type"))
+			t.Errorf("%s: got content type %q, want %s", what, a.header.Get("Content-Type"), jsonType)
 		}
 		if c.status < 400 {
 			continue
@@ -185,13 +186,14 @@ func TestAnswers(t *testing.T) {
 	} {
 		a := w.raw(c.method, c.path, jsonType, c.body, storageapi.TokenHeader, string(weak.Token))
 		if a.status != 403 || !strings.Contains(string(a.body), `"code":"accessDenied"`) {
-			t.Errorf("%s %s with few rights: %d %s", c.method, c.path, a.status, a.body)
+			t.Errorf("%s %s with few rights: got %d %s, want 403 accessDenied", c.method, c.path, a.status, a.body)
 		}
 	}
 }
 
 // The index and the portal have every field, and need no token.
 func TestIndexAndPortal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) {
 		o.Components = []platform.Component{{
 			Component: storageapi.Component{ID: component, Type: "extractor", Name: "Mine", Flags: []string{"deprecated"}},
@@ -271,6 +273,7 @@ func TestIndexAndPortal(t *testing.T) {
 
 // A public address of the server is the beginning of every address in a response.
 func TestPublicURL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) { o.PublicURL = "https://public.example.com/" })
 	if index := must(w.Index(t.Context()))(t); index.Service("queue") != "https://public.example.com" || index.Host != "public.example.com" {
 		t.Errorf("index %+v", index)
@@ -286,6 +289,7 @@ func TestPublicURL(t *testing.T) {
 }
 
 func TestServerOptions(t *testing.T) {
+	t.Parallel()
 	_, err := platform.Open(t.TempDir(), platform.Options{
 		Token: "short", ProjectID: -1, PublicURL: "x", Services: []platform.PortalService{{ID: "queue"}}, Components: []platform.Component{{}},
 	})

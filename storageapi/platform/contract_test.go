@@ -46,6 +46,7 @@ import (
 // Each request and its response must also be as the OpenAPI documents of the server describe them, and every operation that they
 // describe must be in the contract.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	names, err := filepath.Glob("testdata/contract/*.txt")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no contract: %v", err)

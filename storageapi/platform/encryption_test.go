@@ -41,6 +41,7 @@ func (w *world) runError(in storageapi.QueueJobCreate) string {
 
 // An encrypted value can be read by runs of its scope, in the clear, and by no other run. It survives a restart.
 func TestEncryptedValuesReachTheRunner(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	for name, query := range map[string]string{
 		"component":     "componentId=" + component,
@@ -64,6 +65,7 @@ func TestEncryptedValuesReachTheRunner(t *testing.T) {
 }
 
 func TestEncryptedValuesOfOthersFailTheJob(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	mine := string(w.encrypt("componentId="+component+"&projectId=1&configId=mine", "text/plain", "secret").body)
 	for name, text := range map[string]string{
@@ -98,6 +100,7 @@ func TestEncryptedValuesOfOthersFailTheJob(t *testing.T) {
 
 // What a program writes of its secrets, in a log or in its error, cannot be read.
 func TestDecryptedValuesAreMasked(t *testing.T) {
+	t.Parallel()
 	for name, mark := range map[string]func(error) error{
 		"an error for the user": platform.UserError, "an internal error": func(err error) error { return err },
 	} {
@@ -149,6 +152,7 @@ func (s *sharedText) text() string {
 
 // In JSON the members whose names begin with # are encrypted, once, and the rest stays byte by byte.
 func TestEncryptJSON(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const query = "componentId=any&projectId=1"
 	once := w.encrypt(query, "application/json; charset=utf-8", `{"z":1.0,"#b":"x","a":{"#c":"y","d":["#"]},"#n":1}`)
@@ -173,6 +177,7 @@ func TestEncryptJSON(t *testing.T) {
 }
 
 func TestEncryptRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) { o.AnyComponent = false })
 	for _, c := range []struct {
 		query, contentType, body string
@@ -198,6 +203,7 @@ func TestEncryptRefuses(t *testing.T) {
 
 // A key of the wrong length is refused, because with another key no value could be read.
 func TestDamagedEncryptionKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := filepath.Join(w.dir, "encryption.key")
 	key := must(os.ReadFile(path))(t)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestPreviewAndExport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-p.t", nil, "n", "s")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	data := strings.Repeat("some bytes\n", 10_000)
@@ -102,6 +103,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestUploadInBlocks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := must(w.PrepareFile(t.Context(), storageapi.FilePrepare{Name: "blocks"}))(t)
 	_, rest, _ := strings.Cut(string(f.AzureUpload.Credentials.SASConnectionString), "BlobEndpoint=")
@@ -142,6 +144,7 @@ func uploadPath(w *world, f *storageapi.File, inner string) string {
 
 // Whoever may read a file may not get the credentials to replace its bytes.
 func TestRefreshOfUpload(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	f := must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: "n"}))(t)
@@ -159,6 +162,7 @@ func TestRefreshOfUpload(t *testing.T) {
 
 // Blocks that wait to be put together are not in the way of a slice, whatever its name is.
 func TestBlocksAreNoSlices(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := must(w.PrepareFile(t.Context(), storageapi.FilePrepare{Name: "n", IsSliced: true}))(t)
 	if a := w.raw("PUT", uploadPath(w, f, "block/dir/QQ=="), "", "slice"); a.status != 201 {
@@ -177,6 +181,7 @@ func TestBlocksAreNoSlices(t *testing.T) {
 
 // An upload that breaks off stores nothing, and leaves nothing on disk after a restart.
 func TestUploadBreaksOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := must(w.PrepareFile(t.Context(), storageapi.FilePrepare{Name: "n"}))(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.http.URL, "http://"))
@@ -205,6 +210,7 @@ func TestUploadBreaksOff(t *testing.T) {
 
 // A sliced file itself has no bytes, and a whole file has no slices. The error says how to read the file.
 func TestReadingAFileTheWrongWay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-x.t", nil, "a")

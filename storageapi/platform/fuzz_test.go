@@ -127,12 +127,12 @@ func FuzzMerge(tf *testing.F) {
 		}
 		merged, err := mergeJSON(json.RawMessage(base), json.RawMessage(over))
 		if err != nil || !json.Valid(merged) {
-			t.Fatalf("%s over %s: %s, %v", over, base, merged, err)
+			t.Fatalf("%s over %s: got %s, %v, want JSON, no error", over, base, merged, err)
 		}
 		// Laid over once more it changes nothing.
 		again, err := mergeJSON(merged, json.RawMessage(over))
 		if err != nil || kindOf(merged) != kindOf(again) || !sameJSON(merged, again) {
-			t.Errorf("%s over %s: %s, once more %s, %v", over, base, merged, again, err)
+			t.Errorf("%s over %s: %s, got once more %s, %v, want the same, no error", over, base, merged, again, err)
 		}
 	})
 }

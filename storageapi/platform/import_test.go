@@ -26,6 +26,7 @@ func importCSV(w *world, ctx context.Context, table string, in storageapi.Import
 }
 
 func TestImport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-i.t", nil, "a", "b")
@@ -105,6 +106,7 @@ func TestImport(t *testing.T) {
 }
 
 func TestSlicedFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-s.t", nil, "a", "b")
@@ -142,6 +144,7 @@ func TestSlicedFile(t *testing.T) {
 
 // A manifest that is no JSON, or that names a slice that is not in its file, is the sender's mistake.
 func TestWrongManifest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-m.t", nil, "a")
@@ -159,6 +162,7 @@ func TestWrongManifest(t *testing.T) {
 }
 
 func TestPrimaryKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-k.t", []string{"id"}, "id", "v")
@@ -198,6 +202,7 @@ func TestPrimaryKey(t *testing.T) {
 
 // Files of all the forms that programs write.
 func TestFormsOfFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-i.t", nil, "a", "b")
@@ -245,6 +250,7 @@ func TestFormsOfFiles(t *testing.T) {
 
 // An import that is refused leaves no files, and neither does a table that is not made.
 func TestRefusedImportLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-i.t", []string{"a"}, "a", "b")
@@ -279,6 +285,7 @@ func filesBelow(t *testing.T, dir string) (list []string) {
 
 // Imports into one table at once come one after the other, each as a whole.
 func TestImportsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-i.t", []string{"id"}, "id", "by")
@@ -317,6 +324,7 @@ func TestImportsAtOnce(t *testing.T) {
 
 // Old clients send the CSV in the body of the import itself.
 func TestImportOfBody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	must(w.CreateBucket(ctx, storageapi.BucketCreate{Name: "b"}))(t)

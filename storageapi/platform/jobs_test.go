@@ -11,6 +11,7 @@ import (
 )
 
 func TestJobs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-j.t", nil, "a")
@@ -38,6 +39,7 @@ func TestJobs(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	first := must(w.CreateEvent(ctx, storageapi.EventCreate{Component: "c", Message: "one", RunID: "5", Params: raw(`{"a":1}`)}))(t)
@@ -59,6 +61,7 @@ func TestEvents(t *testing.T) {
 
 // Lists in a query are written with or without numbers, and times alone or as bounds.
 func TestFiltersOfLists(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-j.t", nil, "a")
@@ -89,6 +92,7 @@ func TestFiltersOfLists(t *testing.T) {
 
 // An id that is no number is the id of nothing, and the error quotes it unchanged.
 func TestIDsThatAreNone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for path, code := range map[string]string{
 		"GET /files/abc":           "storage.files.notFound",
@@ -114,13 +118,14 @@ func TestIDsThatAreNone(t *testing.T) {
 		check(t, json.Unmarshal(a.body, &body))
 		id := strings.Split(rest, "/")[2]
 		if a.status != 404 || body.Code != code || !strings.Contains(body.Error, `"`+id+`"`) || strings.Contains(body.Error, `bucket "`+id+`"`) && code != "storage.buckets.notFound" {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+			t.Errorf("%s: got %d %s, want 404 %s with the id", path, a.status, a.body, code)
 		}
 	}
 }
 
 // An event keeps all that it is made of, and a run id that cannot be searched for is refused.
 func TestFieldsOfEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.raw("POST", "/v2/storage/events", formType, "component=c&message=m&duration=1.5&configurationId=7&runId=5.1&params=%7B%22a%22%3A1%7D&results=%7B%7D")
 	if a.status != 201 {
@@ -145,6 +150,7 @@ func TestFieldsOfEvents(t *testing.T) {
 
 // Lists that are longer than a page are read to their end, each item once, the newest first.
 func TestPagesOfLists(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	const n = 205
@@ -184,7 +190,7 @@ func TestPagesOfLists(t *testing.T) {
 	for _, query := range []string{"limit=-1", "limit=x", "limit=100000", "offset=-1", "offset=99999999999"} {
 		for _, path := range []string{"/events", "/files", "/jobs"} {
 			if a := w.raw("GET", "/v2/storage"+path+"?"+query, "", ""); a.status != 400 || !strings.Contains(string(a.body), `"storage.validation"`) {
-				t.Errorf("%s?%s: %d %s", path, query, a.status, a.body)
+				t.Errorf("%s?%s: got %d %s, want 400 storage.validation", path, query, a.status, a.body)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 )
 
 func TestConfigurationMetadataAndSearch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	for _, id := range []string{"1", "2"} {

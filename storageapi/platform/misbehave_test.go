@@ -29,6 +29,7 @@ func (w *world) log(job *storageapi.QueueJob) (lines []string) {
 
 // A program that panics or ends its goroutine fails its job, which says so in its log, and leaves the queue as it was.
 func TestProgramsThatEndOddly(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	for name, do := range map[string]func(ctx context.Context, run *platform.Run) error{
 		"panic":  func(context.Context, *platform.Run) error { panic("a bug") },
@@ -45,7 +46,7 @@ func TestProgramsThatEndOddly(t *testing.T) {
 		_, err := w.runJob(storageapi.QueueJobCreate{ConfigData: raw(`{}`)})
 		var bad *storageapi.QueueJobError
 		if !errors.As(err, &bad) || bad.Job.Status != "error" || strings.Contains(err.Error(), "a bug") || !strings.Contains(err.Error(), "exception") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want a failed job with an exception and no cause", name, err)
 			continue
 		}
 		if got, want := w.log(&bad.Job), []string{"info: Running component", "error: Component failed"}; !slices.Equal(got, want) {
@@ -58,6 +59,7 @@ func TestProgramsThatEndOddly(t *testing.T) {
 
 // A program that ignores the end of its context holds up neither its job nor the jobs after it nor the server.
 func TestProgramThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	release, late := make(chan struct{}), make(chan error, 2)
 	begun := make(chan struct{}, 2)
 	rec := &recorder{}
@@ -113,6 +115,7 @@ func TestProgramThatDoesNotEnd(t *testing.T) {
 
 // A program that leaves the responses to its calls unread does not keep the server from closing.
 func TestProgramLeavesAnswersOpen(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-a.t", nil, "a")
@@ -131,6 +134,7 @@ func TestProgramLeavesAnswersOpen(t *testing.T) {
 
 // A row that fails ends the job. The rows before it have had their effect. It and the rows after it have none.
 func TestRowFails(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -172,6 +176,7 @@ func TestRowFails(t *testing.T) {
 
 // The log keeps every line, groups by their names, and no attribute that is too long.
 func TestLogOfRuns(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	const lines = 300
 	rec.set(func(_ context.Context, run *platform.Run) error {

@@ -59,6 +59,7 @@ func (m *model) row(v modelVersion, id string) modelRow { return m.rows[id][v.ro
 
 // Random edits, rollbacks, copies, deletions and restarts give the history that a plain list of whole versions would have.
 func TestHistoryAgainstModel(t *testing.T) {
+	t.Parallel()
 	h := &historian{t: t, w: newWorld(t), rng: seedtest.Rand(t)}
 	steps := 600
 	if testing.Short() {
@@ -388,6 +389,7 @@ func (m *model) compareVersion(t *testing.T, n int, name, content string, disabl
 
 // Everything is as it was after the server is opened again.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-r.t", nil, "a")

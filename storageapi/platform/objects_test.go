@@ -13,6 +13,7 @@ import (
 
 // An access key names its file, its rights and its end by itself. Nothing that differs from an issued key is accepted.
 func TestObjectsCheckAccessKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) { o.S3 = &platform.S3Options{} })
 	ctx := t.Context()
 	f := must(w.PrepareFile(ctx, storageapi.FilePrepare{Name: "f"}))(t)
@@ -39,7 +40,7 @@ func TestObjectsCheckAccessKeys(t *testing.T) {
 	} {
 		secret, err := objects.SecretKey(c.access, c.token)
 		if secret != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, platform.ErrObjectDenied) {
-			t.Errorf("%s: secret %q, error %v", name, secret, err)
+			t.Errorf("%s: got secret %q, error %v, want %q, %v without one", name, secret, err, c.want, platform.ErrObjectDenied)
 		}
 	}
 	check(t, objects.Put(ctx, up.AccessKeyID, key, map[string]string{"Content-Type": "text/csv"}, strings.NewReader("x")))

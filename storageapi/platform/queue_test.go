@@ -71,6 +71,7 @@ func (w *world) runJob(in storageapi.QueueJobCreate) (*storageapi.QueueJob, erro
 
 // What a component gets to see is the root with the row laid over it, without processors.
 func TestEffectiveConfiguration(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	const added = `"action":"run","image_parameters":{"i":1}`
@@ -102,6 +103,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 }
 
 func TestRunRows(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -141,6 +143,7 @@ func TestRunRows(t *testing.T) {
 
 // State is kept for each row, and {} makes the next run begin again.
 func TestStateOfRuns(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -189,6 +192,7 @@ func TestStateOfRuns(t *testing.T) {
 
 // What a row writes is there for the next row to read.
 func TestTablesOfRuns(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -253,6 +257,7 @@ func TestTablesOfRuns(t *testing.T) {
 }
 
 func TestQueueJobLife(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -321,6 +326,7 @@ func TestQueueJobLife(t *testing.T) {
 
 // A job that the end of the server interrupts resumes at the next opening, without the rows that had ended.
 func TestQueueJobGoesOnAfterRestart(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -349,6 +355,7 @@ func TestQueueJobGoesOnAfterRestart(t *testing.T) {
 }
 
 func TestQueueRefusals(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	rec.set(func(context.Context, *platform.Run) error { return errors.New("a secret of the component") })

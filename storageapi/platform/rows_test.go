@@ -9,6 +9,7 @@ import (
 )
 
 func TestRows(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	c := must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{Name: "C"}))(t)

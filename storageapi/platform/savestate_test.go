@@ -13,6 +13,7 @@ import (
 // A state that a run saves at once is there when the run has failed, and the next run gets it. A run that succeeds leaves the state that it
 // has set at last.
 func TestSaveState(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"}))(t)
@@ -89,6 +90,7 @@ func save(ctx context.Context, run *platform.Run) error {
 
 // TestSavedStateAndKill kills the server when the state has been saved. The job runs again with it.
 func TestSavedStateAndKill(t *testing.T) {
+	t.Parallel()
 	ctx, dir := t.Context(), t.TempDir()
 	c := startChild(t, dir)
 	_, err := c.client.CreateConfiguration(ctx, "saver", storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c"})

@@ -10,6 +10,7 @@ import (
 
 // What each kind of token may do, with no rights, with the right to read a bucket, to write it, and to manage all.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	kinds := []string{"none", "read", "write", "manage"}
@@ -94,7 +95,7 @@ func TestScopes(t *testing.T) {
 		for table, err := range c.Tables(ctx) {
 			check(t, err)
 			if want == 0 || !strings.HasPrefix(table.ID, "in.c-a.") {
-				t.Errorf("%s token sees table %s", kind, table.ID)
+				t.Errorf("%s token: got table %s, want only tables that it may see", kind, table.ID)
 			}
 		}
 		if list := must(storageapi.Collect(c.Files(ctx, storageapi.FileQuery{})))(t); len(list) != 0 {

@@ -123,7 +123,7 @@ func TestStoreOnFailingDisk(t *testing.T) {
 				}
 				for k, there := range shown {
 					if found, err := get(s, key("test", k), &got); err != nil || found != there {
-						t.Errorf("%s: %v before the restart, %v after it, %v", k, there, found, err)
+						t.Errorf("%s: %v before the restart, got %v after it, %v, want the same, no error", k, there, found, err)
 					}
 				}
 				if err := s.close(); err != nil {

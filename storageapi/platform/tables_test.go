@@ -10,6 +10,7 @@ import (
 )
 
 func TestColumns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-c.t", nil, "a", "b")
@@ -27,6 +28,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-t.t", nil, "a")
@@ -97,6 +99,7 @@ func TestTables(t *testing.T) {
 
 // A table with types describes each column in full.
 func TestTypesOfColumns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.table(t.Context(), "in.c-t.other", nil, "a")
 	typed := must(w.CreateTable(t.Context(), "in.c-t", storageapi.TableCreate{Name: "t", PrimaryKey: []string{"id"}, Columns: []storageapi.Column{
@@ -114,6 +117,7 @@ func TestTypesOfColumns(t *testing.T) {
 
 // A key names each column once.
 func TestKeyNamesColumnTwice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-t.t", nil, "a")

@@ -9,6 +9,7 @@ import (
 )
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	self := must(w.VerifyToken(ctx))(t)
@@ -74,6 +75,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTokenOfAnotherStack(t *testing.T) {
+	t.Parallel()
 	here, there := newWorld(t), newWorld(t)
 	foreign := must(there.CreateToken(t.Context(), storageapi.TokenCreate{Description: "d"}))(t)
 	_, err := here.client(foreign.Token).VerifyToken(t.Context())
@@ -93,6 +95,7 @@ func TestTokenOfAnotherStack(t *testing.T) {
 
 // A token that may manage buckets has the right to each of them, whichever call describes it.
 func TestTokenOfAllBuckets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-x.t", nil, "a")
@@ -103,7 +106,7 @@ func TestTokenOfAllBuckets(t *testing.T) {
 		"update": must(w.UpdateToken(ctx, made.ID, storageapi.TokenUpdate{Description: &text}))(t), "refresh": must(w.RefreshToken(ctx, made.ID))(t),
 	} {
 		if len(token.BucketPermissions) != 1 || token.BucketPermissions["in.c-x"] != "manage" {
-			t.Errorf("%s: rights %v", call, token.BucketPermissions)
+			t.Errorf("%s: got rights %v, want to manage in.c-x alone", call, token.BucketPermissions)
 		}
 	}
 	// They are not stored. A bucket that is created later is one of them.
@@ -115,6 +118,7 @@ func TestTokenOfAllBuckets(t *testing.T) {
 
 // A refreshed master token stays refreshed when the server is opened again with the options of the first time.
 func TestMasterTokenIsRefreshed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	self := must(w.VerifyToken(ctx))(t)
@@ -136,6 +140,7 @@ func TestMasterTokenIsRefreshed(t *testing.T) {
 }
 
 func TestTokenExpires(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made := must(w.CreateToken(t.Context(), storageapi.TokenCreate{ExpiresIn: 1}))(t)
 	c := w.client(made.Token)
@@ -154,17 +159,19 @@ func TestTokenExpires(t *testing.T) {
 
 // The project says how much is in its tables.
 func TestProjectTotals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.table(t.Context(), "in.c-x.t", nil, "a")
 	check(t, importCSV(w, t.Context(), "in.c-x.t", storageapi.Import{}, "f", "a\n1\n2\n"))
 	owner := must(w.VerifyToken(t.Context()))(t).Owner
 	if owner.RowsCount != 2 || owner.DataSizeBytes != must(w.Table(t.Context(), "in.c-x.t"))(t).DataSizeBytes {
-		t.Errorf("%d rows, %d bytes", owner.RowsCount, owner.DataSizeBytes)
+		t.Errorf("got %d rows, %d bytes, want 2, as many bytes as the table", owner.RowsCount, owner.DataSizeBytes)
 	}
 }
 
 // The rights on a bucket go with it. A later bucket with the same id is a different bucket.
 func TestPermissionsGoWithTheBucket(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	branch := must(w.CreateDevBranch(ctx, "dev", ""))(t).ID
@@ -206,6 +213,7 @@ func TestPermissionsGoWithTheBucket(t *testing.T) {
 // TestProgrammaticTokens checks that a token that is bound to no project stands for the master token, for its project and
 // as bearer alone.
 func TestProgrammaticTokens(t *testing.T) {
+	t.Parallel()
 	const personal = "kbc_pat_of-a-person"
 	w := newWorld(t, func(o *platform.Options) { o.ProgrammaticTokens = []storageapi.Secret{personal} })
 	ctx := t.Context()

@@ -26,6 +26,7 @@ func newVariablesWorld(t *testing.T) (*world, *recorder) {
 }
 
 func TestVariablesAreReplaced(t *testing.T) {
+	t.Parallel()
 	w, rec := newVariablesWorld(t)
 	const added = `"action":"run","image_parameters":{"i":1},`
 	for name, c := range map[string]struct {
@@ -70,6 +71,7 @@ func TestVariablesAreReplaced(t *testing.T) {
 
 // Variables in a row get the same values as in the configuration, even if they change before the job runs again.
 func TestVariablesOfRows(t *testing.T) {
+	t.Parallel()
 	w, rec := newVariablesWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{
@@ -83,6 +85,7 @@ func TestVariablesOfRows(t *testing.T) {
 }
 
 func TestVariablesWithoutValuesFailTheJob(t *testing.T) {
+	t.Parallel()
 	w, rec := newVariablesWorld(t)
 	for name, c := range map[string]struct {
 		content string
@@ -121,6 +124,7 @@ func TestVariablesWithoutValuesFailTheJob(t *testing.T) {
 
 // The nodes that exist at run time alone are not stored.
 func TestRunNodesAreNotStored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	const content, want = `{"b":1.0,"image_parameters":{"x":1},"a":{"action":"kept"},"act\u0069on":"run"}`, `{"b":1.0,"a":{"action":"kept"}}`
@@ -134,6 +138,7 @@ func TestRunNodesAreNotStored(t *testing.T) {
 
 // The index names the services that clients look for. Services that are not here say so.
 func TestAbsentServices(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *platform.Options) {
 		o.Services = []platform.PortalService{{ID: "oauth", URL: "https://oauth.example.com"}}
 	})

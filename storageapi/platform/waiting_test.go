@@ -28,6 +28,7 @@ func held(begun chan<- string, release <-chan struct{}) func(ctx context.Context
 
 // A job waits for other jobs of its configuration, and while the queue is full. A job whose time has not come is not waiting.
 func TestJobsWait(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -78,6 +79,7 @@ func TestJobsWait(t *testing.T) {
 // A job that ran when the server was stopped, and has not gone on yet because of others, ends when it is killed. It once
 // was left as it was, neither running nor ended.
 func TestKillJobThatHasNotGoneOn(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	begun, release := make(chan string, 8), make(chan struct{})
@@ -107,6 +109,7 @@ func TestKillJobThatHasNotGoneOn(t *testing.T) {
 
 // The result of a job that was interrupted has the tables of all its rows.
 func TestResultOverRestart(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	must(w.CreateConfiguration(ctx, component, storageapi.ConfigurationCreate{ConfigurationID: "c", Name: "c", Configuration: raw(`{"storage":{"output":{"default_bucket":"out.c-r"}}}`)}))(t)
@@ -147,6 +150,7 @@ func TestResultOverRestart(t *testing.T) {
 
 // The mappings of a configuration are read as other clients write them.
 func TestMappings(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	w.table(ctx, "in.c-a.t", nil, "a")
@@ -193,6 +197,7 @@ func TestMappings(t *testing.T) {
 
 // A job that names rows does not pass over one that was deleted before it began.
 func TestNamedRowIsGone(t *testing.T) {
+	t.Parallel()
 	w, rec := newQueueWorld(t)
 	ctx := t.Context()
 	for _, id := range []string{"a", "b"} {

@@ -219,7 +219,7 @@ func compare(t *testing.T, pieces [][]byte) {
 	synctest.Test(t, func(t *testing.T) {
 		want, got := play(t, false, pieces), play(t, true, pieces)
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%.3000q:\nfast     %+v\n%.3000q\nnet/http %+v\n%.3000q", pieces, brief(got.seen), got.out, brief(want.seen), want.out)
+			t.Errorf("%.3000q:\ngot from fast server %+v\n%.3000q\nwant from net/http   %+v\n%.3000q", pieces, brief(got.seen), got.out, brief(want.seen), want.out)
 		}
 	})
 }

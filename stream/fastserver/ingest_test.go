@@ -144,7 +144,7 @@ func TestIngestionIsTheSame(t *testing.T) {
 	for _, text := range texts {
 		got, want := fast.ask(t, text), usual.ask(t, text)
 		if got != want {
-			t.Errorf("%.200q:\nfast     %s\nnet/http %s", text, got, want)
+			t.Errorf("%.200q:\ngot from fast server %s\nwant from net/http   %s", text, got, want)
 		}
 		statuses = append(statuses, got[:3])
 	}

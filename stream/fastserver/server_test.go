@@ -299,7 +299,7 @@ func TestPanics(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b, err := io.ReadAll(c); len(b) != 0 || err != nil {
-				t.Errorf("%s: read %q, %v", path, b, err)
+				t.Errorf("%s: got %q, %v, want the end of the connection", path, b, err)
 			}
 		}
 		c := dial(t, l)

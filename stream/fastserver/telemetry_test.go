@@ -27,7 +27,7 @@ func TestTelemetryNoticesClientsThatLeave(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-arrived; err != nil {
-			t.Errorf("%s: flush: %v", target, err)
+			t.Errorf("%s: flush: got %v, want no error", target, err)
 		}
 		conn.Close()
 		select {

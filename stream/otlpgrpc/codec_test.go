@@ -95,7 +95,7 @@ func TestZstd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows := mem.Rows("in.c-app.rows"); len(rows) != 6 || rows[0][0] != text || rows[5][0] != "b" {
-		t.Errorf("%d rows", len(rows))
+		t.Errorf("got %d rows, want 6 from the text to b", len(rows))
 	}
 }
 
@@ -126,7 +126,7 @@ func testCoding(t *testing.T, coding string) {
 		t.Fatal(err)
 	}
 	if rows := mem.Rows("in.c-app.rows"); len(rows) != 3 || rows[2][0] != text {
-		t.Errorf("%d rows", len(rows))
+		t.Errorf("got %d rows, want 3, the last with the text", len(rows))
 	}
 }
 
@@ -203,7 +203,7 @@ func TestSlowMessage(t *testing.T) {
 	err = call.RecvMsg(raw(nil))
 	st := status.Convert(err)
 	if st.Code() != codes.Unavailable || len(st.Details()) != 1 || !strings.Contains(st.Message(), "in time") {
-		t.Errorf("%v, details %v", err, st.Details())
+		t.Errorf("got %v, details %v, want code Unavailable, \"in time\" and one detail", err, st.Details())
 	}
 	for { // this one may be slow, too, on a busy machine
 		_, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs("x"))

@@ -161,7 +161,7 @@ func TestPartialSuccess(t *testing.T) {
 	traces.Traces().ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
 	warned, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, traces)
 	if err != nil || warned.PartialSuccess().RejectedSpans() != 1 || !strings.Contains(warned.PartialSuccess().ErrorMessage(), "takes traces") {
-		t.Errorf("%v, %d %q", err, warned.PartialSuccess().RejectedSpans(), warned.PartialSuccess().ErrorMessage())
+		t.Errorf("got %v, %d %q, want no error and one rejected span, because nothing takes traces", err, warned.PartialSuccess().RejectedSpans(), warned.PartialSuccess().ErrorMessage())
 	}
 	metrics := pmetricotlp.NewExportRequest()
 	if empty, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, metrics); err != nil || empty.PartialSuccess().ErrorMessage() != "" {
@@ -336,7 +336,7 @@ func TestInterceptor(t *testing.T) {
 		})}, app())
 	_, err := plogotlp.NewGRPCClient(conn).Export(with(t.Context(), "Bearer "+secret), logs("x"))
 	if err == nil || !strings.Contains(err.Error(), refused.Error()) || method != "/opentelemetry.proto.collector.logs.v1.LogsService/Export" {
-		t.Errorf("%v, method %q", err, method)
+		t.Errorf("got %v, method %q, want %v and the method of the export", err, method, refused)
 	}
 }
 

@@ -311,7 +311,7 @@ func TestExchangesAreRemembered(t *testing.T) {
 	programmatic := auth.(streamapi.ProgrammaticAuthenticator)
 	for range 2 {
 		if who, err := programmatic.VerifyProgrammatic(t.Context(), "kbc_pat_x", 7); err != nil || who.ProjectID != 7 || !who.Admin || who.By.TokenID != "5" {
-			t.Errorf("%+v, %v", who, err)
+			t.Errorf("got %+v, %v, want the admin with token 5 of project 7, no error", who, err)
 		}
 		for token, project := range map[string]int{"kbc_pat_x": 8, "kbc_pat_y": 7} {
 			who, err := programmatic.VerifyProgrammatic(t.Context(), token, project)

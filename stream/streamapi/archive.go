@@ -51,18 +51,18 @@ func (a *api) replayArchive(c *call) (any, error) {
 		return nil, err
 	}
 	a.noteChange(c.ctx, c, "the replay of an archive is starting")
-	return a.task(c)(a.cat.ReplayArchive(c.source, c.sink, catalog.ReplaySpec{
+	return a.task(c)(a.cat.ArchiveReplays(c.source, c.sink).Start(catalog.ReplaySpec{
 		Run: b.Run, Archived: b.SourceID, From: from, To: to, RowsPerSecond: b.RowsPerSecond,
 	}))
 }
 
 func (a *api) cancelReplay(c *call) (any, error) {
 	a.noteChange(c.ctx, c, "the replay of an archive is cancelled")
-	return a.task(c)(a.cat.CancelReplay(c.source, c.sink))
+	return a.task(c)(a.cat.ArchiveReplays(c.source, c.sink).Cancel())
 }
 
 func (a *api) listReplays(c *call) (any, error) {
-	list, err := a.cat.Replays(c.ctx, c.source, c.sink)
+	list, err := a.cat.ArchiveReplays(c.source, c.sink).Runs(c.ctx)
 	if err != nil {
 		return nil, err
 	}

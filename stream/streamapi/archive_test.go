@@ -33,7 +33,7 @@ func (s *service) replayOf(a response) (r replayState) {
 	s.t.Helper()
 	var body struct{ Replay *replayState }
 	if err := json.Unmarshal([]byte(a.text), &body); err != nil || body.Replay == nil {
-		s.t.Fatalf("%s: %v", a.text, err)
+		s.t.Fatalf("%s: got %v, want a replay", a.text, err)
 	}
 	return *body.Replay
 }

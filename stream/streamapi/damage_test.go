@@ -105,7 +105,7 @@ func TestMaintenanceOfFailedImports(t *testing.T) {
 		s.want(200, "", testToken, "POST", path, "")
 		<-imported // else the next attempt is minutes away
 		if err := s.eng.Flush(t.Context(), "shop"); err != nil {
-			t.Errorf("%s: after the retry: %v", path, err)
+			t.Errorf("%s: after the retry: got %v, want no error", path, err)
 		}
 		s.want(200, fmt.Sprintf(`"recordsCount":%d`, i+1), testToken, "GET", source+"/sinks/orders/statistics/total", "")
 	}

@@ -50,7 +50,7 @@ func TestAPIDescription(t *testing.T) {
 	for _, path := range []string{"openapi.json", "openapi.yaml", "openapi3.json", "openapi3.yaml", ""} {
 		a := s.do("", "GET", "/v1/documentation/"+path, "")
 		if a.status != 200 || len(a.text) < 1000 {
-			t.Errorf("%q: status %d, %d bytes", path, a.status, len(a.text))
+			t.Errorf("%q: got status %d, %d bytes, want 200, at least 1000", path, a.status, len(a.text))
 		}
 	}
 	if a := s.get("/v1/documentation/openapi3.json"); a.at("openapi") != "3.1.0" {

@@ -506,7 +506,7 @@ func TestSinkTokens(t *testing.T) {
 	s := newService(t, serviceOptions{catalog: catalog.Options{Tokens: k}})
 	sink := b + "/sources/web/sinks/events"
 	current := func() string {
-		token, _ := s.cat.SinkToken("web", "events")
+		token, _ := s.cat.Handle("web", "events").Token()
 		return token.ID
 	}
 	s.done("POST", b+"/sources", webSource)

@@ -169,7 +169,7 @@ func TestTableIsFrozen(t *testing.T) {
 		t.Fatal(a.text)
 	}
 	if sink := s.get(growSink).text; strings.Contains(sink, "extend") || s.grown() != "none" {
-		t.Errorf("%s, statistics %s", sink, s.grown())
+		t.Errorf("got %s, statistics %s, want no extend and \"none\"", sink, s.grown())
 	}
 	more := `{"table":{%s` + growColumns("id", "int64", "n", "int64", "note", "string") + `}}`
 	a := s.task("PATCH", growSink, fmt.Sprintf(more, ""))

@@ -63,7 +63,7 @@ func TestHeldFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows := len(mem.Rows("in.c-web.events")); rows != 0 || total() != 41 {
-		t.Errorf("%d rows, %v in the quarantine", rows, total())
+		t.Errorf("got %d rows, %v in the quarantine, want 0, 41", rows, total())
 	}
 	s.want(404, "stream.api.fileNotFound", testToken, "POST", sink+"/files/"+file+"/split", "")
 
@@ -73,7 +73,7 @@ func TestHeldFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows := len(mem.Rows("in.c-web.events")); rows != 0 || total() != 92 {
-		t.Errorf("%d rows, %v in the quarantine", rows, total())
+		t.Errorf("got %d rows, %v in the quarantine, want 0, 92", rows, total())
 	}
 
 	file = s.heldFile("web", "events", 16)

@@ -83,7 +83,7 @@ func TestStoreOutage(t *testing.T) {
 	} {
 		a := s.want(503, "stream.api.unavailable", testToken, r.method, b+r.path, r.body)
 		if a.header.Get("Retry-After") != "5" || strings.Contains(a.text, "secret") || strings.Contains(a.text, "inner") {
-			t.Errorf("%s %s: Retry-After %q, %s", r.method, r.path, a.header.Get("Retry-After"), a.text)
+			t.Errorf("%s %s: got Retry-After %q, %s, want 5 and no secret or inner cause", r.method, r.path, a.header.Get("Retry-After"), a.text)
 		}
 	}
 	s.get(b + "/sources/web")
@@ -199,7 +199,7 @@ func TestFailuresAreShown(t *testing.T) {
 			}
 			after, err := time.Parse(time.RFC3339, fmt.Sprint(files.at("files.0.retryAfter")))
 			if err != nil || time.Until(after) > 3*time.Second || !strings.Contains(fmt.Sprint(files.at("files.0.retryReason")), "closed for today") {
-				t.Errorf("%v: %s", err, files.text)
+				t.Errorf("got %v: %s, want the reason \"closed for today\" and a retry within 3 s", err, files.text)
 			}
 			away.Store(false)
 			if err := errors.Join(s.eng.Sink("web", "events").Retry(t.Context()), s.eng.Flush(t.Context(), "web")); err != nil {

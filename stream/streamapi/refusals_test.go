@@ -86,6 +86,6 @@ func checkRefusal(t *testing.T, request string, w *httptest.ResponseRecorder) {
 		t.Errorf("%s: %d with Content-Type %q, want \"application/json\"", request, w.Code, kind)
 	}
 	if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow != "") || w.Code == 405 && !strings.Contains(message, allow) {
-		t.Errorf("%s: %d with Allow %q: %s", request, w.Code, allow, message)
+		t.Errorf("%s: got %d with Allow %q: %s, want Allow with 405 alone, and named in the message", request, w.Code, allow, message)
 	}
 }

@@ -41,7 +41,7 @@ func TestSecretColumn(t *testing.T) {
 				}
 				defer resp.Body.Close()
 				if _, err := io.Copy(&seen, resp.Body); err != nil || resp.StatusCode != 422 {
-					t.Errorf("%s: status %d, %v", to, resp.StatusCode, err)
+					t.Errorf("%s: got status %d, %v, want 422, no error", to, resp.StatusCode, err)
 				}
 			}
 			fmt.Fprintf(&seen, "%+v %s", s.eng.Stats(), s.get(b+"/aggregation/sources").text)

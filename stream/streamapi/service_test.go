@@ -296,7 +296,7 @@ func (s *service) done(method, path, body string) response {
 	s.t.Helper()
 	a := s.task(method, path, body)
 	if a.body["status"] != "success" {
-		s.t.Fatalf("%s %s: %s", method, path, a.text)
+		s.t.Fatalf("%s %s: got %s, want success", method, path, a.text)
 	}
 	return a
 }

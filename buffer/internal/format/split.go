@@ -428,25 +428,25 @@ func (s *Split) Erase(rows []int64) (erased int) {
 		if p.Done() {
 			continue
 		}
-		answer := p.Refused
-		if len(answer) > 0 && answer[0].Row < 0 {
-			answer = nil // the target has not said which rows it refuses, and will refuse the part again
+		refused := p.Refused
+		if len(refused) > 0 && refused[0].Row < 0 {
+			refused = nil // the target has not said which rows it refuses, and will refuse the part again
 		}
 		named := map[int64]bool{}
 		for r := range p.Skip.All() {
 			named[r.Row] = true
 		}
-		for _, r := range answer {
+		for _, r := range refused {
 			named[r.Row] = true
 		}
-		all := slices.Clone(answer)
+		all := slices.Clone(refused)
 		for _, row := range rows {
 			if row >= p.From && row < p.To && !named[row] {
 				named[row] = true
 				all = append(all, RefusedRow{Row: row, Reason: ReasonErased})
 			}
 		}
-		if n := len(all) - len(answer); n > 0 {
+		if n := len(all) - len(refused); n > 0 {
 			erased += n
 			slices.SortFunc(all, func(a, b RefusedRow) int { return cmp.Compare(a.Row, b.Row) })
 			p.Refused = all

@@ -124,7 +124,7 @@ func TestSaveRefusesAFileThatChanges(t *testing.T) {
 			_, _, err := newStore(staging, disk, checkpoint.Options{}).Save(t.Context(), snapshot,
 				checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
 			if err == nil || !strings.Contains(err.Error(), "local/000002.sst") || len(staging.Objects()) > 1 { // the manifest
-				t.Errorf("%v; objects %v", err, staging.Objects())
+				t.Errorf("got %v, objects %v, want an error that names local/000002.sst, and at most the manifest", err, staging.Objects())
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestContentFailsWithItsLastByte(t *testing.T) {
 	drv := putBySize{staging, func() { write(t, disk, snapshot, files{"local/000002.sst": "table 2.2"}) }}
 	_, _, err := newStore(drv, disk, checkpoint.Options{}).Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
 	if err == nil || len(staging.Objects()) > 1 { // the manifest
-		t.Errorf("%v; objects %v", err, staging.Objects())
+		t.Errorf("got %v, objects %v, want an error and at most the manifest", err, staging.Objects())
 	}
 }
 

@@ -35,7 +35,7 @@ func orphans(t *testing.T, s *checkpoint.Store, disk vfs.FS, staging *buffertest
 	stored := len(staging.Objects())
 	_, _, err := s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: epoch, Log: "log", Number: 5}, before)
 	if !errors.Is(err, errInjected) || len(staging.Objects()) != stored+2 {
-		t.Fatalf("%v; %d objects, %d before", err, len(staging.Objects()), stored)
+		t.Fatalf("got %v and %d objects after %d, want the injected error and 2 more", err, len(staging.Objects()), stored)
 	}
 }
 

@@ -238,7 +238,7 @@ func TestFilesMoveAtOnce(t *testing.T) {
 		_, _, err := newStore(staging, disk, checkpoint.Options{Parallel: 3}).Save(t.Context(), snapshot,
 			checkpoint.Manifest{Instance: instance, Epoch: 1}, nil)
 		if !errors.Is(err, errInjected) || calls.Load() != 4 || time.Since(begin) != time.Second {
-			t.Errorf("%v after %d calls and %s", err, calls.Load(), time.Since(begin))
+			t.Errorf("got %v after %d calls and %s, want %v after 4 and 1s", err, calls.Load(), time.Since(begin), errInjected)
 		}
 	})
 }

@@ -314,7 +314,7 @@ func TestLogAway(t *testing.T) {
 		}
 		w.check()
 		if i.Err() != nil || len(n.aside()) > 0 {
-			t.Errorf("%v; set aside: %v", i.Err(), n.aside())
+			t.Errorf("got %v, set aside: %v, want no error, nothing set aside", i.Err(), n.aside())
 		}
 	})
 }
@@ -341,7 +341,7 @@ func TestLogIsUnknownAfterItWasAway(t *testing.T) {
 		w.clients.Wait()
 		n.runs.put(i, 20)
 		if i.Err() != nil || len(n.aside()) > 0 {
-			t.Errorf("%v; set aside: %v", i.Err(), n.aside())
+			t.Errorf("got %v, set aside: %v, want no error, nothing set aside", i.Err(), n.aside())
 		}
 		if err := i.Engine().FlushAll(w.Context()); err != nil {
 			t.Error(err)
@@ -443,7 +443,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("got %v, want errors.Is(i.Err(), forebay.ErrClosed)", i.Err())
 		}
 		if _, err := i.Engine().Ingest(w.Context(), "s", mapping.JSON([]byte(`{"id":"x"}`))); !errors.Is(err, buffer.ErrClosed) && !errors.Is(err, forebay.ErrClosed) {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want %v or %v", err, buffer.ErrClosed, forebay.ErrClosed)
 		}
 	})
 }

@@ -154,7 +154,7 @@ func TestLocalLevelReopens(t *testing.T) {
 					l.setHooks(nil, nil)
 					lacks, err := l.begin(stored)
 					if err != nil {
-						t.Fatalf("%d stored, %d in the log, %d heard: %v", stored, 1+reach, 1+hear, err)
+						t.Fatalf("%d stored, %d in the log, %d heard: got %v, want no error", stored, 1+reach, 1+hear, err)
 					}
 					if err := l.append()(); err != nil {
 						t.Error(err)

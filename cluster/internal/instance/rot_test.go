@@ -280,7 +280,7 @@ func TestRotThatNothingMakesGood(t *testing.T) {
 			t.Error(err)
 		}
 		if len(n.aside()) > 0 || n.instance() != name {
-			t.Errorf("%s goes on, set aside: %v", n.instance(), n.aside())
+			t.Errorf("got instance %s, set aside: %v, want %s, nothing set aside", n.instance(), n.aside(), name)
 		}
 		damaged := again.Engine().Stats().Sinks[0].Damaged.Rows
 		if got := int64(len(w.mem.Rows(worldTable))); got == 0 || got+damaged != int64(w.sent) {

@@ -204,7 +204,7 @@ func TestSalvageRefuses(t *testing.T) {
 		}
 		s, err := i.Salvage(t.Context(), w.folder, false)
 		if err != nil || s.salvaged() != 0 || len(s.Sinks) == 0 || s.Sinks[0].Rows != int64(w.void) || !strings.Contains(s.Sinks[0].LeftOut, "waits for the log") {
-			t.Errorf("%+v, %v", s, err)
+			t.Errorf("got %+v, %v, want %d rows left out because they wait for the log, none salvaged", s, err, w.void)
 		}
 		if err := i.Engine().Define(t.Context(), localSource); err != nil {
 			t.Fatal(err)

@@ -100,12 +100,12 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	delay := time.Duration(s.rng.IntN(50)) * time.Millisecond
 	s.log.SetFaults(changelogtest.Faults{
 		Delay: delay, Timeout: time.Second,
-		LostRequests: some(0.01), LateRequests: some(0.01), RepeatedRequests: some(0.05), LostAnswers: some(0.01), NewLeaders: some(0.01), StaleReads: some(0.1),
+		LostRequests: some(0.01), LateRequests: some(0.01), RepeatedRequests: some(0.05), LostResponses: some(0.01), NewLeaders: some(0.01), StaleReads: some(0.1),
 		DuplicateWindow: []time.Duration{0, time.Second}[s.rng.IntN(2)],
 	})
 	s.owners.SetFaults(changelogtest.Faults{
 		Delay: delay, Timeout: time.Second,
-		LostRequests: some(0.1), LateRequests: some(0.05), LostAnswers: some(0.1), StaleReads: some(0.2), SkippedVersions: some(0.2), BrokenWatches: some(0.05),
+		LostRequests: some(0.1), LateRequests: some(0.05), LostResponses: some(0.1), StaleReads: some(0.2), SkippedVersions: some(0.2), BrokenWatches: some(0.05),
 	})
 	for _, name := range []string{"a", "b", "c"} {
 		s.node(name)

@@ -319,7 +319,7 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	some := func(p float64) float64 { return p * float64(rng.IntN(3)) / 2 }
 	s := &simulation{T: t, rng: rng, count: count, inside: map[*process]int{}, owners: changelogtest.NewOwners(seed, changelogtest.Faults{
 		Delay: time.Duration(rng.IntN(100)) * time.Millisecond, Timeout: time.Second,
-		LostRequests: some(0.2), LateRequests: some(0.1), LostAnswers: some(0.2), StaleReads: some(0.3),
+		LostRequests: some(0.2), LateRequests: some(0.1), LostResponses: some(0.2), StaleReads: some(0.3),
 	})}
 	for _, name := range []string{"a", "b", "c"} {
 		s.list = append(s.list, s.start(name))

@@ -90,7 +90,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.open(i)
 	}
 	s.journal.SetFaults(changelogtest.Faults{
-		Delay: 10 * time.Millisecond, Timeout: time.Second, LostRequests: 0.03, LateRequests: 0.03, RepeatedRequests: 0.03, LostAnswers: 0.05,
+		Delay: 10 * time.Millisecond, Timeout: time.Second, LostRequests: 0.03, LateRequests: 0.03, RepeatedRequests: 0.03, LostResponses: 0.05,
 	})
 	return s
 }

@@ -136,7 +136,7 @@ func (s *Server) Rows(tb testing.TB, query string) [][]*string {
 	s.need(tb)
 	rows, err := s.Query(query)
 	if err != nil {
-		tb.Fatalf("%s: %v", query, err)
+		tb.Fatalf("%s: got %v, want no error", query, err)
 	}
 	return rows
 }

@@ -136,7 +136,7 @@ func (s *Server) Exec(tb testing.TB, database, statements string) {
 		_, err = db.Exec(statements)
 	}
 	if err != nil {
-		tb.Fatalf("%s: %v", statements, err)
+		tb.Fatalf("%s: got %v, want no error", statements, err)
 	}
 }
 
@@ -305,7 +305,7 @@ func (s *Server) Wait(tb testing.TB, database, query string) {
 	db := s.Connect(tb, database)
 	for yes := false; !yes; {
 		if err := db.QueryRowContext(context.Background(), query).Scan(&yes); err != nil {
-			tb.Fatalf("%s: %v", query, err)
+			tb.Fatalf("%s: got %v, want no error", query, err)
 		}
 	}
 }

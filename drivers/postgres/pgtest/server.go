@@ -148,7 +148,7 @@ func (s *Server) Connect(tb testing.TB) *pgx.Conn {
 func Exec(tb testing.TB, conn *pgx.Conn, sql string) {
 	tb.Helper()
 	if _, err := conn.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-		tb.Fatalf("%s: %v", sql, err)
+		tb.Fatalf("%s: got %v, want no error", sql, err)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestErrors(t *testing.T) {
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%s(%s): error %v, want %s", test.name, test.args, err, test.want)
 		} else if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s shows a value: %v", test.name, err)
+			t.Errorf("%s: got %v, want no value in it", test.name, err)
 		}
 	}
 	if _, ok := Lookup("system"); ok {

@@ -251,7 +251,7 @@ func TestParseStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	text := "[" + strings.Repeat("[],", 2*contextEvery) + "1]"
 	if n, err := ParseText(ctx, text, math.MaxInt); err != nil || n.Len() != 2*contextEvery+1 {
-		t.Errorf("%d items, error %v", n.Len(), err)
+		t.Errorf("got %d items, error %v, want %d, no error", n.Len(), err, 2*contextEvery+1)
 	}
 	cancel(stopped)
 	if _, err := ParseText(ctx, text, math.MaxInt); err != stopped {
@@ -285,17 +285,17 @@ func TestListsAsText(t *testing.T) {
 			t.Errorf("%s: %d members are held, want at most %v", name, nodes, keptFrom)
 		}
 		if got, want := n.AppendJSON(nil, Exact), whole.AppendJSON(nil, Exact); string(got) != string(want) {
-			t.Errorf("%s: the JSON differs", name)
+			t.Errorf("%s: got different JSON, want the same", name)
 		}
 		var b strings.Builder
 		n.WriteSerialized(&b, nil)
 		if b.String() != string(whole.AppendSerialized(nil, false)) {
-			t.Errorf("%s: the typed text differs", name)
+			t.Errorf("%s: got a different typed text, want the same", name)
 		}
 	}
 	n := parse(t, long)
 	if got, ok := n.At("66000.a.1", "."); !ok || got.Str() != "A" || n.Len() != many+1 || n.Empty() || n.Item(many).Int() != 2 {
-		t.Errorf("%v, %d items", got, n.Len())
+		t.Errorf("got %v, %d items, want A in a tree of %d", got, n.Len(), many+1)
 	}
 	mapped, err := n.MapItems(func(i int, _ Node) (Node, error) { return OfFloat(float64(i)), nil })
 	if first, last := mapped.Item(0), mapped.Item(many); err != nil || mapped.Len() != many+1 || first.Float() != 0 || last.Float() != many || last.Kind() != Float {

@@ -68,7 +68,7 @@ func TestToyFiles(t *testing.T) {
 	}
 	text, err := os.ReadFile(state)
 	if err != nil || !strings.Contains(string(text), `"previousStart":1`) || !strings.Contains(string(text), `"customer"`) {
-		t.Errorf("%v: state %s", err, text)
+		t.Errorf("got %v, state %s, want the start before and the customer, no error", err, text)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestCheckFindsMissingData(t *testing.T) {
 	args := listAPI(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"items": [1]}`) }, "", `, "dataField": "itms"`)
 	out, _, err := program(t, append([]string{"check"}, args...)...)
 	if err != nil || strings.Contains(out, "the configuration works") || !strings.Contains(out, `look at this: no data at "itms" in the response`) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got %v\n%s\nwant a hint at the path without data, and not that it works", err, out)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestOneRunAtATime(t *testing.T) {
 	<-asked
 	for _, files := range [][]string{{"-state", state}, {"check", "-state", state}, {"-out", out}, {"-out", out, "-state", state}} {
 		if _, _, err := program(t, append(files, args...)...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "another run uses the ") {
-			t.Errorf("%q at the same time: error %v", files, err)
+			t.Errorf("%q at the same time: got error %v, want status 1, because another run uses it", files, err)
 		}
 	}
 	proceed <- true
@@ -433,7 +433,7 @@ func TestDiscoveredColumns(t *testing.T) {
 		"no file": {"-columns", path("none.json")}, "no columns": {"-columns", path("bad.json")}, "no engine": {"-columns", path("columns.json"), "-out", work}, "a look": {"check", "-columns", path("columns.json")},
 	} {
 		if _, _, err := program(t, args...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "columns") && name != "no file" {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: got error %v, want status 1 and the columns", name, err)
 		}
 	}
 }

@@ -271,7 +271,7 @@ func TestLook(t *testing.T) {
 	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
 		var p proposal
 		if err := d.Decode(&p); err != nil {
-			t.Fatalf("%v in\n%s", err, out)
+			t.Fatalf("got %v, want JSON in\n%s", err, out)
 		}
 		found[p.DataType] = p
 	}
@@ -326,7 +326,7 @@ func TestFilesGoOn(t *testing.T) {
 	}
 	text, err := os.ReadFile(path("out/tables/u"))
 	if err != nil || string(text) != "\"page\"\n\"1\"\n\"2\"\n\"3\"\n" || strings.Join(asked, " ") != "1 2 3 3 4" {
-		t.Errorf("%v: table %s after %s", err, text, asked)
+		t.Errorf("got %v, table %s after %s, want pages 1 to 3 after 1 2 3 3 4, no error", err, text, asked)
 	}
 }
 

@@ -121,7 +121,7 @@ func (s *shop) ids(args ...string) (ids []string) {
 	for text := range strings.Lines(out) {
 		var r struct{ RecordID string }
 		if err := json.Unmarshal([]byte(text), &r); err != nil || r.RecordID == "" {
-			s.t.Fatalf("%s: %v", text, err)
+			s.t.Fatalf("%s: got %v, want the id of a record", text, err)
 		}
 		ids = append(ids, r.RecordID)
 	}
@@ -187,12 +187,12 @@ func TestCommands(t *testing.T) {
 	if len(all) != 231 || len(s.ids("-limit", "150")) != 150 || len(s.ids("-text", "x229")) != 1 ||
 		len(s.ids("-content", `"price":"X22`)) != 11 || len(s.ids("-content", "content-type: application/json", "-limit", "0")) != 231 || len(s.ids("-since", "24h", "-limit", "0")) != 231 ||
 		len(s.ids("-until", "24h")) != 0 || len(s.ids("-reason", "missingValue")) != 0 {
-		t.Errorf("%d records", len(all))
+		t.Errorf("got %d records, want those that each flag selects", len(all))
 	}
 	out, errs, err := s.run("", "list", "-limit", "2", "shop/orders")
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); err != nil || len(lines) != 3 || !strings.HasPrefix(lines[0], "ID ") || !strings.Contains(lines[1], all[0]) ||
 		!strings.Contains(lines[1], "malformed") || !strings.Contains(errs, "231 in the quarantine") {
-		t.Errorf("%s%s%v", out, errs, err)
+		t.Errorf("got %s%s%v, want malformed records of 231, no error", out, errs, err)
 	}
 	last := all[len(all)-1]
 	for _, args := range [][]string{{"list", "-limit", "0", "shop/orders"}, {"get", "shop/orders", last}, {"test", "shop/orders", last}} {
@@ -272,7 +272,7 @@ func TestCommandsByVersion(t *testing.T) {
 		t.Fatalf("the versions 1 and 2 have %v and %v, all are %v", first, second, all)
 	}
 	if out, _, err := s.run("", "list", "-version", "2", "shop/orders"); err != nil || !regexp.MustCompile(`VERSION .*\n.* malformed +price +2 `).MatchString(out) {
-		t.Errorf("%s%v", out, err)
+		t.Errorf("got %s%v, want version 2 with 2 malformed prices, no error", out, err)
 	}
 	if out, _, err := s.run("", "replay", "-version", "2", "shop/orders"); err == nil || !strings.Contains(out, " 1 were rejected again") {
 		t.Errorf("the replay: %s, %v", out, err)

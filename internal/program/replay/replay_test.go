@@ -106,7 +106,7 @@ func TestReplay(t *testing.T) {
 		Replay struct{ Records int }
 	}
 	if err != nil || json.Unmarshal([]byte(out), &task) != nil || task.Status != "success" || task.Replay.Records != 0 {
-		t.Errorf("%s, %v", out, err)
+		t.Errorf("got %s, %v, want a task that succeeded without records, no error", out, err)
 	}
 	out, _, err = s.run("list", "shop/orders")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -131,7 +131,7 @@ func TestCancel(t *testing.T) {
 		started <- err
 	}()
 	stored := func() int64 {
-		runs, err := s.cat.Replays(t.Context(), "shop", "orders")
+		runs, err := s.cat.ArchiveReplays("shop", "orders").Runs(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

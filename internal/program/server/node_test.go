@@ -123,7 +123,7 @@ func TestNodeOpensAgain(t *testing.T) {
 			t.Fatalf("the server has ended: %v", <-ended)
 		}
 		if first = cmp.Or(first, line); line != first || !strings.Contains(line, "api="+strings.TrimPrefix(opts.API.URL, "http://")) {
-			t.Errorf("%q after %q, with %s", line, first, opts.API.URL)
+			t.Errorf("got line %q, first %q, want the same line each time with the address in %s", line, first, opts.API.URL)
 		}
 		for url, want := range map[string]int{
 			opts.API.URL + "/v1/documentation": http.StatusOK, opts.API.IngestURL + "/stream/1/web/x": http.StatusMethodNotAllowed,

@@ -152,7 +152,7 @@ func TestShadow(t *testing.T) {
 		Different int
 	}
 	if err != nil || json.Unmarshal([]byte(out), &report) != nil || report.End != "closed" || report.Different != 1 {
-		t.Errorf("%s%v", out, err)
+		t.Errorf("got %s%v, want a closed shadow with one different row, no error", out, err)
 	}
 
 	if out, err := s.run("", "switch", "-config", "file", "shop/orders"); err != nil || out != "shop/orders has the changed columns.\n" {

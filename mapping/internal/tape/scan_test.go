@@ -102,7 +102,7 @@ func TestCloseGivesAContainerItsFlags(t *testing.T) {
 	}{{-1, -1, 0}, {4, 4, 0}, {6, 4, Spaced}, {4, 7, NonASCII}, {6, 7, Spaced | NonASCII}} {
 		n := Node{Start: 5, Next: 3, Kind: Object}
 		if parent := n.close(9, 12, tc.lastSpace, tc.lastHigh); parent != 3 || n != (Node{5, 9, 12, Object, tc.flags}) {
-			t.Errorf("%+v: parent %d, %+v", tc, parent, n)
+			t.Errorf("%+v: got parent %d, %+v, want 3, an object from 9 to 12", tc, parent, n)
 		}
 	}
 }

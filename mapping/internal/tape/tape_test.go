@@ -48,9 +48,9 @@ func TestParseRefusesWhatIsNotJSON(t *testing.T) {
 		err := tp.Parse([]byte(s))
 		var se *SyntaxError
 		if !errors.As(err, &se) {
-			t.Errorf("%.60q: accepted", s)
+			t.Errorf("%.60q: got no syntax error, want one", s)
 		} else if se.Offset < 0 || se.Offset > int64(len(s)) {
-			t.Errorf("%.60q: offset %d", s, se.Offset)
+			t.Errorf("%.60q: got offset %d, want one in the text", s, se.Offset)
 		}
 		if json.Valid([]byte(s)) {
 			t.Errorf("%.60q: the list is wrong", s)
@@ -86,7 +86,7 @@ func TestParseOfAnyDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(tp.Nodes) != depth || tp.Nodes[0].Next != depth || tp.Nodes[0].End != 2*depth {
-		t.Errorf("%d nodes, root %+v", len(tp.Nodes), tp.Nodes[0])
+		t.Errorf("got %d nodes, root %+v, want %d, the root around them", len(tp.Nodes), tp.Nodes[0], depth)
 	}
 	tp.Reset()
 	if cap(tp.Nodes) > maxKeptNodes {
@@ -135,7 +135,7 @@ func FuzzParse(tf *testing.F) {
 		x, _ := json.Marshal(a)
 		y, _ := json.Marshal(b)
 		if string(x) != string(y) {
-			t.Fatalf("%s became %s", x, y)
+			t.Fatalf("%s: got %s, want the same", x, y)
 		}
 	})
 }

@@ -186,7 +186,7 @@ func TestProgramsOfCharactersTakeLargeBodies(t *testing.T) {
 				took := cpuOf(func() { _, fail = p.Append(nil, ev, false) })
 				t.Logf("%d bytes: %s, %d ns for each", size, took, took.Nanoseconds()/int64(size))
 				if fail != nil {
-					t.Errorf("%d bytes: %v", size, fail.Err)
+					t.Errorf("%d bytes: got %v, want no error", size, fail.Err)
 				}
 			}
 		})

@@ -221,7 +221,7 @@ func TestMultipart(t *testing.T) {
 	got, err := io.ReadAll(rc)
 	check(t, errors.Join(err, rc.Close()))
 	if !bytes.Equal(got, data) {
-		t.Errorf("%d bytes came back as %d others", len(data), len(got))
+		t.Errorf("%d bytes: got %d others back, want the same", len(data), len(got))
 	}
 }
 
