@@ -23,7 +23,7 @@ type growth struct {
 	values []int
 	run    func(n int) scenarioFunc
 	goals  []goal // of all but the first
-	// title and text are those of its section of the page.
+	// title and text stand above its section of the page.
 	title, text string
 }
 

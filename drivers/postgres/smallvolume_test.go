@@ -105,7 +105,7 @@ func moveLog(t *testing.T, s *pgtest.Server, url, folder string) (start func() e
 		{"cp", "-a", from, to}, {"chown", "--reference", from, folder}, {"rm", "-r", from}, {"ln", "-s", to, from}, {"chown", "-h", "--reference", data, from},
 	} {
 		if out, err := osexec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v: %s", args, err, out)
+			t.Fatalf("%q: got %v, want no error: %s", args, err, out)
 		}
 	}
 	if err := start(); err != nil {
