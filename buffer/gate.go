@@ -116,11 +116,12 @@ func (g *gate) joinLocal(s *sinkState, def *format.Definition) *chunk {
 	return c
 }
 
-// hasLocal reports whether the gathering group has rows whose callers do not wait for the changelog.
+// hasLocal reports whether the gathering group, or a full one before it, has rows whose callers do not wait for the changelog. The groups before such
+// rows are taken for their sake.
 func (g *gate) hasLocal() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.oldest().local != nil
+	return g.cur.local != nil || slices.ContainsFunc(g.full, func(group *group) bool { return group.local != nil })
 }
 
 // recycle takes the chunks of a group that was written.

@@ -145,6 +145,12 @@ func TestFullGroups(t *testing.T) {
 	if !g.gathered() || !g.heavy() || g.drained() {
 		t.Errorf("with full groups: gathered %v, heavy %v, drained %v, want true, true, false", g.gathered(), g.heavy(), g.drained())
 	}
+	if g.hasLocal() {
+		t.Error("a group has rows that do not wait for the changelog, want none")
+	}
+	if g.joinLocal(nil, nil); !g.hasLocal() {
+		t.Error("rows that do not wait for the changelog wait for the full groups before them")
+	}
 	if g.dropOperations(); !op.dropped {
 		t.Error("the operation of a full group is not dropped")
 	}
