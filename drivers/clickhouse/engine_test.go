@@ -1,12 +1,9 @@
 package clickhouse
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/proctest"
@@ -17,50 +14,7 @@ import (
 // Two engines feed one table, which a later definition extends. Values that ClickHouse cannot store are refused at ingestion.
 func TestEngines(t *testing.T) {
 	target := open(t, Options{})
-	columns := mapping.Columns{
-		mapping.Path("id", "id", mapping.DataType(datatype.Int64), mapping.Required()),
-		mapping.Path("name", "name", mapping.DataType(datatype.String)),
-		mapping.Path("day", "day", mapping.DataType(datatype.Date)),
-	}
-	more := append(columns[:3:3], mapping.Path("total", "total", mapping.DataType(datatype.Decimal(10, 2))))
-	var want [][]string
-	for n, columns := range []mapping.Columns{columns, more, columns} {
-		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
-			ID: "orders", Table: forebay.Table{ID: "shop.orders", Extend: true, Columns: columns},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 10 {
-			id := fmt.Sprint(10*n + i)
-			if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":`+id+`,"name":"a \"name\"","total":1.5}`))); err != nil {
-				t.Fatal(err)
-			}
-			row := []string{id, `a "name"`, buffertest.Null, "1.50"}
-			if len(columns) == 3 {
-				row[3] = buffertest.Null
-			}
-			want = append(want, row)
-		}
-		var refused *mapping.Error
-		if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":1,"day":"1899-12-31"}`))); !errors.As(err, &refused) {
-			t.Errorf("Ingest of a day before 1900 = %v, want a *mapping.Error", err)
-		}
-		if err := engine.Flush(t.Context(), "shop"); err != nil {
-			t.Error(err)
-		}
-		report, err := engine.Verify(t.Context())
-		if err != nil {
-			t.Errorf("Verify = %+v, %v", report, err)
-		}
-		if err := engine.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	want := clienttest.Engines(t, target, mapping.Path("day", "day", mapping.DataType(datatype.Date)), `"1899-12-31"`, mapping.OutOfRange)
 	expectRows(t, target, "shop.orders", want...)
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // roundTrip responds to requests without a server.
@@ -177,7 +179,7 @@ func TestRetryAfterRowsWereReplaced(t *testing.T) {
 func TestImportNamesWhatFails(t *testing.T) {
 	target := open(t, Options{Settings: map[string]string{"no_such_setting": "1"}})
 	err := target.Import(t.Context(), newFile("file-1", events("events"), eventRows(1, 20)...))
-	expectPermanent(t, "Import with an unknown setting", err, "no_such_setting")
+	drivertest.Permanent(t, "Import with an unknown setting", err, "no_such_setting")
 }
 
 // An error of an INSERT has no value, even if an expression of the table fails with a code that statements of the driver use.

@@ -2,14 +2,12 @@ package clickhouse
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // newFile returns a file with one slice for each group of 20 rows.
@@ -34,28 +32,7 @@ func mustEnsure(tb testing.TB, target *Target, table driver.Table) {
 // expectRows compares the rows of a table in any order.
 func expectRows(tb testing.TB, target *Target, table string, want ...[]string) {
 	tb.Helper()
-	got := readTable(tb, target.client.database, table)
-	slices.SortFunc(got, slices.Compare[[]string])
-	want = slices.Clone(want)
-	slices.SortFunc(want, slices.Compare[[]string])
-	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-		tb.Errorf("table %s has %.600q, want %.600q", table, got, want)
-	}
-}
-
-// expectPermanent checks that an error is permanent and contains the words.
-func expectPermanent(tb testing.TB, what string, err error, words ...string) {
-	tb.Helper()
-	var refused *driver.RowsError
-	if err == nil || !driver.IsPermanent(err) || errors.As(err, &refused) {
-		tb.Errorf("%s = %v, want a permanent error", what, err)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			tb.Errorf("%s = %v, want it to contain %q", what, err, word)
-		}
-	}
+	drivertest.Rows(tb, table, readTable(tb, target.client.database, table), want)
 }
 
 func table(id string, columns ...datatype.Column) driver.Table {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 func TestAddresses(t *testing.T) {
@@ -124,9 +125,9 @@ func TestErrors(t *testing.T) {
 		defer target.Close()
 		return target.Ensure(t.Context(), table("t", col("a", datatype.String)))
 	}
-	expectPermanent(t, "a wrong password", answer(403, "516", "Code: 516. DB::Exception: u: Authentication failed. (AUTHENTICATION_FAILED)"), "516", "AUTHENTICATION_FAILED")
-	expectPermanent(t, "a right that is missing", answer(500, "497", "Code: 497. DB::Exception: u: Not enough privileges. (ACCESS_DENIED)"), "Not enough")
-	expectPermanent(t, "a proxy that refuses", answer(403, "", "<html>"), "403")
+	drivertest.Permanent(t, "a wrong password", answer(403, "516", "Code: 516. DB::Exception: u: Authentication failed. (AUTHENTICATION_FAILED)"), "516", "AUTHENTICATION_FAILED")
+	drivertest.Permanent(t, "a right that is missing", answer(500, "497", "Code: 497. DB::Exception: u: Not enough privileges. (ACCESS_DENIED)"), "Not enough")
+	drivertest.Permanent(t, "a proxy that refuses", answer(403, "", "<html>"), "403")
 	for _, err := range []error{
 		answer(500, "252", "Code: 252. DB::Exception: Too many parts (300). (TOO_MANY_PARTS)"), answer(500, "241", "Code: 241. DB::Exception: Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"),
 		answer(503, "", ""), answer(502, "", "<html>"),

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/sqltail"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var idColumn = col("id", datatype.Int64)
@@ -178,8 +179,8 @@ func TestTailOfOtherTables(t *testing.T) {
 		t.Errorf("got %q, %v, want no error and fmt.Sprintf(\"%%q\", tail.Rows) == `[[\"1\" \"['a']\" \"1e+100\" \"\\xff\\x00\" \"\" \"{'k':1}\"]]` and tail.Rows[0][4] == nil", tail.Rows, err)
 	}
 	server.Exec(t, "CREATE TABLE "+target.table("log")+" (id Int32) ENGINE = Log")
-	expectPermanent(t, "an engine without parts", func() error { _, err := target.Tail(t.Context(), "log", 5); return err }(), "has the engine Log")
-	expectPermanent(t, "our own table", func() error { _, err := target.Tail(t.Context(), voids, 5); return err }(), "reserved")
+	drivertest.Permanent(t, "an engine without parts", func() error { _, err := target.Tail(t.Context(), "log", 5); return err }(), "has the engine Log")
+	drivertest.Permanent(t, "our own table", func() error { _, err := target.Tail(t.Context(), voids, 5); return err }(), "reserved")
 	if _, err := target.Tail(t.Context(), "absent", 5); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}

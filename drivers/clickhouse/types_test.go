@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var values = []struct {
@@ -110,9 +111,9 @@ func TestExistingTables(t *testing.T) {
 	}
 	const columns = "id Int64, name Nullable(String)"
 	create(columns, "SummingMergeTree ORDER BY id")
-	expectPermanent(t, "Ensure of a SummingMergeTree", target.Ensure(t.Context(), tbl), "SummingMergeTree", "materialized view")
+	drivertest.Permanent(t, "Ensure of a SummingMergeTree", target.Ensure(t.Context(), tbl), "SummingMergeTree", "materialized view")
 	create(columns, "Memory")
-	expectPermanent(t, "Ensure of a table in memory", target.Ensure(t.Context(), tbl), "Memory")
+	drivertest.Permanent(t, "Ensure of a table in memory", target.Ensure(t.Context(), tbl), "Memory")
 	for _, other := range []string{"id Int32, name Nullable(String)", "id Int64, name String", "id Int64, name Nullable(FixedString(4))", "id Int64", "id Int64, name Nullable(String), more Int8"} {
 		create(other, "MergeTree ORDER BY id")
 		var schema *driver.SchemaError

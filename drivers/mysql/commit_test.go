@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
 )
 
@@ -144,7 +145,7 @@ func TestCommitWithoutAnswer(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- broken.Import(context.Background(), f) }()
 			(<-p.reached).Close()
-			expectRetryable(t, "an import whose COMMIT was not answered", <-done)
+			drivertest.Retryable(t, "an import whose COMMIT was not answered", <-done)
 			broken.Close()
 			stored := len(readTable(t, target.database, "events"))
 			if mode == loseAnswer && stored != 2 {

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // Rows that the server refuses are all named, without their values, and nothing is stored. LOAD DATA LOCAL would store or skip each of them with
@@ -91,7 +92,7 @@ func TestLaxServer(t *testing.T) {
 	target := open(t, Options{})
 	f := newFile("file-1", table("events", idColumn), []string{"1"})
 	server.Exec(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
-	expectPermanent(t, "a server that loses commits", target.Import(t.Context(), f), "innodb_flush_log_at_trx_commit=2")
+	drivertest.Permanent(t, "a server that loses commits", target.Import(t.Context(), f), "innodb_flush_log_at_trx_commit=2")
 	lazy := reopen(t, target.database, Options{LazyLog: true})
 	mustImport(t, lazy, f)
 }
@@ -134,16 +135,16 @@ func TestPermanentErrors(t *testing.T) {
 	}
 	exec(t, target, `CREATE TABLE lists (id bigint) ENGINE=MyISAM; CREATE TABLE parts (id bigint) PARTITION BY LIST (id) (PARTITION p VALUES IN (1));
 		CREATE VIEW seen AS SELECT 1 AS id; CREATE TABLE broken (id bigint); CREATE TRIGGER b BEFORE INSERT ON broken FOR EACH ROW INSERT INTO absent VALUES (1)`)
-	expectPermanent(t, "a table without transactions", try("lists"), "InnoDB")
-	expectPermanent(t, "no partition", try("parts"), "partition")
-	expectPermanent(t, "a view", try("seen"), "not a table")
-	expectPermanent(t, "a name that is too long", try(strings.Repeat("ž", 65)), "64")
-	expectPermanent(t, "a name with four bytes", try("🙂"), "four bytes")
-	expectPermanent(t, "our own table", try("_forebay_x"), "_forebay_")
+	drivertest.Permanent(t, "a table without transactions", try("lists"), "InnoDB")
+	drivertest.Permanent(t, "no partition", try("parts"), "partition")
+	drivertest.Permanent(t, "a view", try("seen"), "not a table")
+	drivertest.Permanent(t, "a name that is too long", try(strings.Repeat("ž", 65)), "64")
+	drivertest.Permanent(t, "a name with four bytes", try("🙂"), "four bytes")
+	drivertest.Permanent(t, "our own table", try("_forebay_x"), "_forebay_")
 	if err := target.Import(t.Context(), newFile("f", table(strings.Repeat("ž", 64), idColumn), []string{"1"})); err != nil {
 		t.Error(err)
 	}
-	expectPermanent(t, "a trigger that lacks its table", try("broken"), "absent")
+	drivertest.Permanent(t, "a trigger that lacks its table", try("broken"), "absent")
 
 	// An account that may not create tables.
 	exec(t, target, "CREATE USER poor@'%' IDENTIFIED BY 'hunter2'; GRANT SELECT, INSERT ON "+target.database+".* TO poor@'%'; CREATE TABLE granted (id bigint)")
@@ -156,9 +157,9 @@ func TestPermanentErrors(t *testing.T) {
 		defer poor.Close()
 		return poor.Import(t.Context(), newFile("file-poor", table("new", idColumn), []string{"1"}))
 	}
-	expectPermanent(t, "a right that is missing", account("poor:hunter2"), "CREATE TABLE")
+	drivertest.Permanent(t, "a right that is missing", account("poor:hunter2"), "CREATE TABLE")
 	err := account("poor:hunter3")
-	expectPermanent(t, "a wrong password", err, "Access denied")
+	drivertest.Permanent(t, "a wrong password", err, "Access denied")
 	if strings.Contains(err.Error(), "hunter") {
 		t.Errorf("%v has the password", err)
 	}

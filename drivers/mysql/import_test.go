@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var idColumn = col("id", datatype.Int64)
@@ -44,7 +45,7 @@ func TestAbandonedAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = target.Import(t.Context(), f)
-	if expectRetryable(t, "the second attempt", err); number(err) != lockWaitTimeout {
+	if drivertest.Retryable(t, "the second attempt", err); number(err) != lockWaitTimeout {
 		t.Errorf("got %v, want a lock time-out", err)
 	}
 	if _, err := target.Void(t.Context(), tbl, f.ID); number(err) != lockWaitTimeout {
@@ -140,7 +141,7 @@ func TestServerIsKilled(t *testing.T) {
 	server.Kill(t)
 	server.Restart(t)
 	close(h.release)
-	expectRetryable(t, "an import whose server was killed", <-done)
+	drivertest.Retryable(t, "an import whose server was killed", <-done)
 	if err := importPatiently(t, target, whole); err != nil { // the pool has connections to the server of before
 		t.Fatal(err)
 	}
@@ -217,14 +218,14 @@ func TestUpsert(t *testing.T) {
 		Row: 1, Column: "id", Reason: "1048", Message: "Column 'id' cannot be null",
 	})
 	users.Columns = users.Columns[1:]
-	expectPermanent(t, "a mapping without its key", target.Ensure(t.Context(), users), `"part"`)
+	drivertest.Permanent(t, "a mapping without its key", target.Ensure(t.Context(), users), `"part"`)
 
 	target = open(t, Options{Keys: map[string][]string{"events": {"id"}}})
 	f := newFile("file-1", table("events", idColumn), []string{"1"})
 	exec(t, target, "CREATE TABLE events (id bigint)")
-	expectPermanent(t, "a table without the key", target.Import(t.Context(), f), "no primary key")
+	drivertest.Permanent(t, "a table without the key", target.Import(t.Context(), f), "no primary key")
 	exec(t, target, "ALTER TABLE events ADD PRIMARY KEY (id), ADD other int NULL DEFAULT 5 UNIQUE")
-	expectPermanent(t, "a table with another unique key", target.Import(t.Context(), f), `"other"`)
+	drivertest.Permanent(t, "a table with another unique key", target.Import(t.Context(), f), `"other"`)
 }
 
 // A definition with fewer columns updates only its own in the row with the key.

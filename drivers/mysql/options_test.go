@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // A wrong address or option is refused by Open and by Validate, without the password.
@@ -95,5 +96,5 @@ func TestIndexes(t *testing.T) {
 			t.Errorf("got %d indexes, %v, want 2, no error", n, err)
 		}
 	}
-	expectPermanent(t, "an index of json", target.Ensure(t.Context(), table("bodies", col("id", "json"))), `"id"`)
+	drivertest.Permanent(t, "an index of json", target.Ensure(t.Context(), table("bodies", col("id", "json"))), `"id"`)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 func TestNames(t *testing.T) {
@@ -26,8 +27,8 @@ func TestNames(t *testing.T) {
 			mustImport(t, target, newFile("table "+name, tbl, []string{"1"}))
 			expectRows(t, target, name, []string{"1"})
 		} else {
-			expectPermanent(t, "Ensure of "+name, err)
-			expectPermanent(t, "Import into "+name, target.Import(t.Context(), newFile("file", tbl)))
+			drivertest.Permanent(t, "Ensure of "+name, err)
+			drivertest.Permanent(t, "Import into "+name, target.Import(t.Context(), newFile("file", tbl)))
 		}
 		if strings.HasPrefix(name, reserved) {
 			continue // the mapping refuses it
@@ -35,7 +36,7 @@ func TestNames(t *testing.T) {
 		tables++
 		tbl = table(fmt.Sprint("columns ", tables), col(name, datatype.Int64))
 		if !ok {
-			expectPermanent(t, "Ensure with the column "+name, target.Ensure(t.Context(), tbl))
+			drivertest.Permanent(t, "Ensure with the column "+name, target.Ensure(t.Context(), tbl))
 			continue
 		}
 		mustImport(t, target, newFile("column "+name, tbl, []string{"1"}))
@@ -68,7 +69,7 @@ func TestOptions(t *testing.T) {
 	}
 	target.Close()
 	missing := reopen(t, Options{Schema: "missing"})
-	expectPermanent(t, "a schema that is missing", missing.Ensure(t.Context(), table("t", idColumn)), "missing")
+	drivertest.Permanent(t, "a schema that is missing", missing.Ensure(t.Context(), table("t", idColumn)), "missing")
 }
 
 // Columns that the database fills are left to it. What else the mapping lacks is NULL with Extend, and refused without.
@@ -114,7 +115,7 @@ func TestExtendBesideReaders(t *testing.T) {
 	events.Columns = append(events.Columns, col("v", datatype.Int64))
 	two := newFile("file-2", events, []string{"2", "2"})
 	err = target.Import(t.Context(), two)
-	if expectRetryable(t, "an ALTER beside a reader", err); sqlState(err) != lockNotAvailable {
+	if drivertest.Retryable(t, "an ALTER beside a reader", err); sqlState(err) != lockNotAvailable {
 		t.Errorf("got %v, want a lock time-out", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -135,16 +136,16 @@ func TestRights(t *testing.T) {
 	t.Cleanup(func() { _ = target.Close() })
 	events := table("events", idColumn)
 	create := `CREATE TABLE "` + owner.options.Schema + `"."events" ("id" bigint)`
-	expectPermanent(t, "Ensure", target.Ensure(t.Context(), events), `CREATE TABLE "`+owner.options.Schema+`"."_forebay_imports" (file_id`, create)
+	drivertest.Permanent(t, "Ensure", target.Ensure(t.Context(), events), `CREATE TABLE "`+owner.options.Schema+`"."_forebay_imports" (file_id`, create)
 	mustEnsure(t, owner, events)
 	f := newFile("file-1", events, []string{"1"})
-	expectPermanent(t, "Import", target.Import(t.Context(), f), "permission denied")
+	drivertest.Permanent(t, "Import", target.Import(t.Context(), f), "permission denied")
 	exec(t, owner, `GRANT INSERT, SELECT ON events, _forebay_imports TO loader`)
 	mustImport(t, target, f)
 	events.Extend, events.Columns = true, append(events.Columns, col("at", datatype.Timestamp))
 	alter := `ALTER TABLE "` + owner.options.Schema + `"."events" ADD COLUMN "at" timestamptz`
 	f = newFile("file-2", events, []string{"2", "2026-11-22T07:47:19.000001Z"})
-	expectPermanent(t, "Import of another column", target.Import(t.Context(), f), alter)
+	drivertest.Permanent(t, "Import of another column", target.Import(t.Context(), f), alter)
 	exec(t, owner, alter)
 	mustImport(t, target, f)
 }

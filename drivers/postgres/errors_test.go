@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 func expectRefused(tb testing.TB, err error, want driver.RowError) {
@@ -133,16 +134,16 @@ func TestRefusedFiles(t *testing.T) {
 		})
 		expectUnsure(t, err, !trust)
 	}
-	expectPermanent(t, "a trigger that leaves out a row",
+	drivertest.Permanent(t, "a trigger that leaves out a row",
 		target.Import(ctx, newFile("f6", table("thinned", col("id", datatype.Int64)), []string{"1"}, []string{"2"})), "takes 1 of the 2 rows")
 	expectRows(t, target, "thinned")
-	expectPermanent(t, "a view", target.Import(ctx, newFile("f3", table("view", col("id", datatype.Int64)), []string{"1"})), "is not a table")
+	drivertest.Permanent(t, "a view", target.Import(ctx, newFile("f3", table("view", col("id", datatype.Int64)), []string{"1"})), "is not a table")
 
 	days := table("days", col("at", datatype.Timestamp), col("v", datatype.Int64))
 	good := []string{"2026-11-22T10:00:00.000000Z", "1"}
 	mustImport(t, target, newFile("f4", days, good))
 	late := newFile("f5", days, good, []string{"2026-11-23T10:00:00.000000Z", "2"})
-	expectPermanent(t, "a day without a partition", target.Import(ctx, late), "no partition")
+	drivertest.Permanent(t, "a day without a partition", target.Import(ctx, late), "no partition")
 	expectRows(t, target, "days", good)
 	exec(t, target, `CREATE TABLE others PARTITION OF days DEFAULT`)
 	mustImport(t, target, late)
@@ -283,7 +284,7 @@ func TestSecrets(t *testing.T) {
 	}
 	defer target.Close()
 	err = target.Ensure(t.Context(), table("t", col("id", datatype.Int64)))
-	expectRetryable(t, "Ensure without a server", err)
+	drivertest.Retryable(t, "Ensure without a server", err)
 	if strings.Contains(fmt.Sprintf("%+v", err), password) {
 		t.Errorf("the error has the password: %v", err)
 	}

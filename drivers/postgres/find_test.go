@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // One attempt names all refused rows, for whatever reason, and stores nothing. Without them the file is imported.
@@ -106,7 +107,7 @@ func TestParentComesMeanwhile(t *testing.T) {
 		t.Fatalf("Import = %+v", err)
 	}
 	exec(t, target, `INSERT INTO parent VALUES (1), (2)`)
-	expectRetryable(t, "a probe that finds nothing", target.findRefused(t.Context(), f, &driver.RowsError{Rows: []driver.RowError{{Row: -1}}}))
+	drivertest.Retryable(t, "a probe that finds nothing", target.findRefused(t.Context(), f, &driver.RowsError{Rows: []driver.RowError{{Row: -1}}}))
 	mustImport(t, target, f)
 	expectRows(t, target, "child", []string{"1"}, []string{"2"})
 }

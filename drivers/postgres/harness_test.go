@@ -2,15 +2,13 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // newFile returns a file with one slice for each group of 20 rows.
@@ -35,36 +33,7 @@ func mustEnsure(tb testing.TB, target *Target, table driver.Table) {
 // expectRows compares a table, whose rows have no order.
 func expectRows(tb testing.TB, target *Target, table string, want ...[]string) {
 	tb.Helper()
-	got := readTable(tb, target.options.Schema, table)
-	slices.SortFunc(got, slices.Compare[[]string])
-	slices.SortFunc(want, slices.Compare[[]string])
-	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-		tb.Errorf("table %s has %q, want %q", table, got, want)
-	}
-}
-
-// expectRetryable checks that an error is repeated soon.
-func expectRetryable(tb testing.TB, what string, err error) {
-	tb.Helper()
-	var refused *driver.RowsError
-	if err == nil || driver.IsPermanent(err) || errors.As(err, &refused) {
-		tb.Errorf("%s = %v, want an error that a retry fixes", what, err)
-	}
-}
-
-// expectPermanent checks that an error requires an operator, and checks its text.
-func expectPermanent(tb testing.TB, what string, err error, words ...string) {
-	tb.Helper()
-	var refused *driver.RowsError
-	if err == nil || !driver.IsPermanent(err) || errors.As(err, &refused) {
-		tb.Errorf("%s = %v, want a permanent error", what, err)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			tb.Errorf("%s = %v, want it to contain %q", what, err, word)
-		}
-	}
+	drivertest.Rows(tb, table, readTable(tb, target.options.Schema, table), want)
 }
 
 func table(id string, columns ...datatype.Column) driver.Table {

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var idColumn = col("id", datatype.Int64)
@@ -36,7 +37,7 @@ func TestAbandonedAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = target.Import(t.Context(), f)
-	if expectRetryable(t, "the second attempt", err); sqlState(err) != lockNotAvailable {
+	if drivertest.Retryable(t, "the second attempt", err); sqlState(err) != lockNotAvailable {
 		t.Errorf("got %v, want a lock time-out", err)
 	}
 
@@ -202,7 +203,7 @@ func TestServerIsKilled(t *testing.T) {
 	server.Kill(t)
 	server.Restart(t)
 	close(h.release)
-	expectRetryable(t, "an import whose server was killed", <-done)
+	drivertest.Retryable(t, "an import whose server was killed", <-done)
 	if err := importPatiently(t, target, whole); err != nil { // the pool has connections to the server of before
 		t.Fatal(err)
 	}
@@ -229,21 +230,21 @@ func TestClientHangs(t *testing.T) {
 		case <-h.reading:
 			hangs = true
 		case err := <-done: // an earlier statement was too slow
-			expectRetryable(t, "an attempt before the copy", err)
+			drivertest.Retryable(t, "an attempt before the copy", err)
 			go attempt()
 		}
 	}
 	other := reopen(t, target.options)
 	for err := error(errPrepare); err != nil; {
 		if err = other.Import(t.Context(), whole); err != nil {
-			expectRetryable(t, "an attempt beside the one that hangs", err)
+			drivertest.Retryable(t, "an attempt beside the one that hangs", err)
 		}
 		if err == nil && time.Since(began) < target.leastStatement {
 			t.Error("a client that does not yet hang for long lost its connection")
 		}
 	}
 	close(h.release)
-	expectRetryable(t, "the attempt that hung", <-done)
+	drivertest.Retryable(t, "the attempt that hung", <-done)
 	mustImport(t, target, whole)
 	expectRows(t, target, "events", rows...)
 }
@@ -346,12 +347,12 @@ func TestUpsert(t *testing.T) {
 			Row: -1, Column: "id", Reason: "23502", Message: `null value in column "id" of relation "users" violates not-null constraint`,
 		})
 		users.Columns = users.Columns[1:]
-		expectPermanent(t, "a mapping without its key", target.Ensure(t.Context(), users), `"part"`)
+		drivertest.Permanent(t, "a mapping without its key", target.Ensure(t.Context(), users), `"part"`)
 	}
 
 	target := open(t, Options{Keys: map[string][]string{"events": {"id"}}})
 	exec(t, target, "CREATE TABLE events (id bigint)")
-	expectPermanent(t, "a table without the key", target.Import(t.Context(), newFile("file-1", table("events", idColumn), []string{"1"})), "ON CONFLICT")
+	drivertest.Permanent(t, "a table without the key", target.Import(t.Context(), newFile("file-1", table("events", idColumn), []string{"1"})), "ON CONFLICT")
 }
 
 // Old ids are forgotten, in batches, and once an hour.

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // Rows whose time has passed go, in several transactions, and no others. The file that brought them still counts as imported.
@@ -60,7 +61,7 @@ func TestKeepForPartitions(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM "+target.table("events_other")+" WHERE id = 107 FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	expectRetryable(t, "Compact beside a lock", target.Compact(t.Context(), tbl))
+	drivertest.Retryable(t, "Compact beside a lock", target.Compact(t.Context(), tbl))
 	mustImport(t, target, newFile("file-1", tbl, []string{"109", "2126-01-01T00:00:00.000000Z"}))
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/sqltail"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // tailIDs returns the first cells of a tail.
@@ -40,7 +41,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "LOCK TABLE "+target.table("events")); err != nil {
 		t.Fatal(err)
 	}
-	expectRetryable(t, "a tail during a change of the table", func() error { _, err := target.Tail(t.Context(), "events", 5); return err }())
+	drivertest.Retryable(t, "a tail during a change of the table", func() error { _, err := target.Tail(t.Context(), "events", 5); return err }())
 	watch := server.Connect(t)
 	for waits := false; !waits; {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -146,8 +147,8 @@ func TestTailOfOtherTables(t *testing.T) {
 	if _, err := target.Tail(t.Context(), "absent", 5); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}
-	expectPermanent(t, "a view", func() error { _, err := target.Tail(t.Context(), "seen", 5); return err }(), "is not a table")
-	expectPermanent(t, "our own table", func() error { _, err := target.Tail(t.Context(), imports, 5); return err }(), "our own tables")
+	drivertest.Permanent(t, "a view", func() error { _, err := target.Tail(t.Context(), "seen", 5); return err }(), "is not a table")
+	drivertest.Permanent(t, "our own table", func() error { _, err := target.Tail(t.Context(), imports, 5); return err }(), "our own tables")
 	tbl := table("events", idColumn)
 	begin := time.Now().Add(-time.Minute)
 	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))

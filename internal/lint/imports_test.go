@@ -88,6 +88,7 @@ var rooms = map[string][]string{
 	"internal/collectortest":   {"./..."},
 	"internal/viewtest":        {"./..."},
 	"internal/refusedtest":     {"./..."},
+	"internal/drivertest":      {"driver"},
 	"internal/erasetest":       {"./..."},
 	"internal/fulldisktest":    {"./..."},
 	"internal/manytablestest":  {"./..."},

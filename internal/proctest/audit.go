@@ -74,7 +74,7 @@ func Check[K comparable](t reporter, acknowledged iter.Seq[K], stored map[K]int)
 	a := Compare(acknowledged, stored)
 	t.Logf("%v", a)
 	if err := a.Err(); err != nil {
-		t.Errorf("got %v, want no error", err)
+		t.Errorf("got %v, want each row once", err)
 	}
 	return a
 }

@@ -171,9 +171,9 @@ func TestAudit(t *testing.T) {
 		want   string // what Check reports
 	}{
 		{map[string]int{"a": 1, "b": 1, "c": 1, "x": 1}, ""},
-		{map[string]int{"a": 1, "b": 0, "c": 1}, "1 rows are lost, 0 are doubled: lost b"},
-		{map[string]int{"a": 1, "b": 3, "c": 1}, "0 rows are lost, 1 are doubled: doubled b"},
-		{map[string]int{"a": 1, "b": 1, "c": 1, "x": 2}, "0 rows are lost, 1 are doubled: doubled x"},
+		{map[string]int{"a": 1, "b": 0, "c": 1}, "got 1 rows are lost, 0 are doubled: lost b, want each row once"},
+		{map[string]int{"a": 1, "b": 3, "c": 1}, "got 0 rows are lost, 1 are doubled: doubled b, want each row once"},
+		{map[string]int{"a": 1, "b": 1, "c": 1, "x": 2}, "got 0 rows are lost, 1 are doubled: doubled x, want each row once"},
 	} {
 		var a Audit
 		errs, _ := failures(t, func(r *recorder) { a = Check(r, acked, tt.stored) })
