@@ -103,6 +103,7 @@ type Shadow struct {
 	waiting []*waitingRecord
 	free    []*waitingRecord // of compared records
 	bytes   int64            // of the records that are open
+	spare   int64            // bytes of free
 	open    int64            // records that are being copied, wait, or are being compared
 	taken   int64            // for Records
 	timed   int64            // compared records with both times
@@ -262,6 +263,7 @@ func (s *Shadow) reserve(size int64) *waitingRecord {
 	if last := len(s.free) - 1; last >= 0 {
 		r := s.free[last]
 		s.free = s.free[:last]
+		s.spare -= r.size
 		return r
 	}
 	return new(waitingRecord)
@@ -317,8 +319,8 @@ func (s *Shadow) compareWaiting() bool {
 	return some
 }
 
-// maxFree and maxFreeBody bound the memory of compared records that is used again.
-const maxFree, maxFreeBody = 64, 64 << 10
+// maxFreeBody is the largest memory of a compared record that is used again.
+const maxFreeBody = 64 << 10
 
 // compare compares a record, unless the shadow no longer compares.
 func (s *Shadow) compare(r *waitingRecord) {
@@ -353,8 +355,9 @@ func (s *Shadow) compare(r *waitingRecord) {
 	if s.report.Compared++; s.report.Compared == s.opts.Records {
 		s.endLocked(Records)
 	}
-	if len(s.free) < maxFree && cap(r.body) <= maxFreeBody {
+	if s.bytes+s.spare <= s.opts.MaxBytes && cap(r.body) <= maxFreeBody {
 		s.free = append(s.free, r)
+		s.spare += r.size
 	}
 }
 
