@@ -78,12 +78,22 @@ func AppendString(dst []byte, s string, html bool) []byte { return appendString(
 // AppendRaw is AppendString that keeps bytes of invalid UTF-8, so that whoever reads the text can tell.
 func AppendRaw(dst []byte, s string, html bool) []byte { return appendString(dst, s, html, true) }
 
+// markup is like [Special], for the bytes <, > and &.
+func markup(w uint64) uint64 {
+	angle, ampersand := (w|0x02*ones)^0x3e*ones, w^0x26*ones // < and > differ in one bit
+	return ((angle - ones) &^ angle | (ampersand - ones) &^ ampersand) & highs
+}
+
 func appendString(dst []byte, s string, html, raw bool) []byte {
 	dst = append(dst, '"')
 	plain := 0
-	if b := unsafe.Slice(unsafe.StringData(s), len(s)); !html && len(b) >= 8 {
+	if b := unsafe.Slice(unsafe.StringData(s), len(s)); len(b) >= 8 {
 		for {
-			m := Special(binary.LittleEndian.Uint64(b[plain:]))
+			w := binary.LittleEndian.Uint64(b[plain:])
+			m := Special(w)
+			if html {
+				m |= markup(w)
+			}
 			if m != 0 {
 				plain += bits.TrailingZeros64(m) >> 3
 				break
