@@ -81,7 +81,7 @@ func AppendRaw(dst []byte, s string, html bool) []byte { return appendString(dst
 // markup is like [Special], for the bytes <, > and &.
 func markup(w uint64) uint64 {
 	angle, ampersand := (w|0x02*ones)^0x3e*ones, w^0x26*ones // < and > differ in one bit
-	return ((angle - ones) &^ angle | (ampersand - ones) &^ ampersand) & highs
+	return ((angle-ones)&^angle | (ampersand-ones)&^ampersand) & highs
 }
 
 func appendString(dst []byte, s string, html, raw bool) []byte {
