@@ -40,11 +40,10 @@ import (
 // part that was not imported is abandoned.
 
 const (
-	// maxSplitImports is how many imports of parts of one file come one after the other. Then it waits like after a failure, and
-	// continues.
+	// maxSplitImports and maxSplitTime bound how many imports of parts of one file come one after the other, and how long they keep the target
+	// busy. Then the file waits like after a failure, and continues.
 	maxSplitImports = 256
-	// maxSplitTime bounds how long the imports of one file with refused rows may keep the target busy, until a retry is requested.
-	maxSplitTime = time.Hour
+	maxSplitTime    = time.Hour
 	// systematicFrom is the least number of rows of a file that is held if all of them are refused.
 	systematicFrom = 16
 	// keepBytes and keepRows bound the rows that go to the quarantine in one commit. A larger row comes alone.
@@ -226,15 +225,16 @@ func (b *Buffer) takeRefusal(ctx context.Context, f *file, e errand, arg *driver
 	if why != "" {
 		return &rowsRefused{error: fmt.Errorf("%s: %w", why, refusal.error), rows: split.Parts[i].Refused, patience: refusal.patience}
 	}
-	pause := split.Imports >= maxSplitImports
+	imports, busy := split.Imports, time.Duration(split.Took)*time.Millisecond
+	pause := imports >= maxSplitImports || busy > maxSplitTime
 	if pause {
-		split.Imports = 0
+		split.Imports, split.Took = 0, 0
 	}
 	b.succeeded(e) // the target responds
 	_ = b.changeSplit(ctx, f, before, split)
 	if pause {
-		return fmt.Errorf("%d imports of parts of the file have found %d rows that the target refuses, and it still refuses some; it continues by itself: %w",
-			maxSplitImports, split.Poison(), refusal.error)
+		return fmt.Errorf("%d imports of parts of the file, in %s, have found %d rows that the target refuses, and it still refuses some; it continues by itself: %w",
+			imports, busy, split.Poison(), refusal.error)
 	}
 	return nil
 }
@@ -266,9 +266,6 @@ func reasonToHold(s *format.Split, i int, rows int64) string {
 	case size > format.MaxSplit:
 		return fmt.Sprintf("the target refuses %d rows of the file in so many places that a record of %d bytes cannot name more, and they are not in the quarantine",
 			s.Poison()-int64(s.Kept), size)
-	case s.Took > maxSplitTime.Milliseconds() && !s.Last:
-		return fmt.Sprintf("imports of parts of the file have kept the target busy for %s and found %d rows that it refuses, and it still refuses some; a retry continues",
-			time.Duration(s.Took)*time.Millisecond, s.Poison())
 	case s.Asked == 0 && s.Refused()+named >= rows && rows >= systematicFrom:
 		return "the target refuses all rows of the file, so the cause is probably not in the rows"
 	}

@@ -23,7 +23,7 @@ import (
 type Split struct {
 	// Parts are as above. After the end of the file they are the imported parts, and have no Skip.
 	Parts []Part `json:"parts"`
-	// Imports counts the results of the target since the last pause, and Took the milliseconds of these calls since a retry was requested.
+	// Imports counts the results of the target since the last pause, and Took the milliseconds of these calls.
 	Imports int   `json:"imports,omitempty"`
 	Took    int64 `json:"took,omitempty"`
 	// Kept is how many of the rows of [Split.Poison], in their order, are in the quarantine. After the end of the file it is their number.
