@@ -41,9 +41,15 @@ func (o *Opening) Claim(dir string, n int64) (release func(), err error) {
 	if err != nil {
 		return func() {}, nil //nolint:nilerr // then nothing is known
 	}
+	// The room of files that were deleted since it was measured is free now, and the store may need it again. The volume is asked first, so a file that
+	// is deleted in between counts for neither.
+	files := r.files.Load()
+	if now, known, err := usage(o.conf.FS, o.conf.Dir); err == nil && known {
+		files = min(files, now)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	free := int64(min(volume.AvailBytes, unlimited)) - r.claimed - keptRoom(r.files.Load(), r.logs.Load(), left)
+	free := int64(min(volume.AvailBytes, unlimited)) - r.claimed - keptRoom(files, r.logs.Load(), left)
 	if free < n {
 		return nil, &ClaimError{Dir: o.conf.Dir, Free: max(0, free), Needed: n}
 	}
