@@ -5,11 +5,11 @@ package fulldisktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,14 +27,15 @@ import (
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
-// Mount mounts an empty ext4 volume of some MiB. It skips the test where it cannot.
-func Mount(t *testing.T, size int) string {
+// Mount mounts an empty ext4 volume of some MiB, made with further options of mkfs. It skips the test where it cannot.
+func Mount(t *testing.T, size int, options ...string) string {
 	t.Helper()
 	image, at := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(size)<<20)); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", image}, {"mount", "-o", "loop", image, at}} {
+	mkfs := append(append([]string{"mkfs.ext4", "-q", "-F", "-m", "0"}, options...), image)
+	for _, args := range [][]string{mkfs, {"mount", "-o", "loop", image, at}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Skipf("needs mkfs.ext4 and the right to mount a small file system (root on Linux): %s: %v: %s", args[0], err, bytes.TrimSpace(out))
 		}
@@ -56,15 +58,18 @@ type Harness struct {
 	// Checkpoint. Nil means that the volume becomes full after some files.
 	Log        func(folder string) int64
 	Checkpoint int64
+	// Files fills the volume with empty files, not with bytes. A target that looks for free bytes before it writes then fails in the middle.
+	Files bool
+	// MiB is the size of the volume. Zero means 64.
+	MiB int
 }
 
-// The size of the play. The volume holds all rows.
+// The size of the play. The volume must hold all rows.
 const (
-	volumeMiB = 64
-	workers   = 4 // each has a table
-	bursts    = 3 // the volume becomes full that often
-	fileRows  = 200
-	refusals  = 3 // of each worker while the volume is full
+	workers  = 4 // each has a table
+	bursts   = 3 // the volume becomes full that often
+	fileRows = 200
+	refusals = 3 // of each worker while the volume is full
 )
 
 // player imports files until it is stopped.
@@ -83,7 +88,11 @@ type player struct {
 func Play(t *testing.T, h Harness) {
 	t.Helper()
 	rng := seedtest.Rand(t)
-	disk := Mount(t, volumeMiB)
+	var options []string
+	if h.Files {
+		options = []string{"-N", "8000"} // files and folders
+	}
+	disk := Mount(t, cmp.Or(h.MiB, 64), options...)
 	folder := filepath.Join(disk, "target")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -225,17 +234,21 @@ func (p *player) fill(ctx context.Context, t *testing.T, disk, folder string, fr
 	}
 	ballast := filepath.Join(disk, "ballast")
 	before := all(&p.refused, refusals)
+	occupy := occupyBytes
+	if p.h.Files {
+		occupy = occupyFiles
+	}
 	if err := occupy(ballast, free); err != nil {
 		t.Fatal(err)
 	}
 	until(ctx, t, "each worker is refused", before)
-	if err := os.Remove(ballast); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(ballast); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// occupy writes a file until the volume is full, and then gives some bytes back.
-func occupy(path string, free int) error {
+// occupyBytes writes a file until the volume is full, and then gives some bytes back.
+func occupyBytes(path string, free int) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -248,6 +261,33 @@ func occupy(path string, free int) error {
 		}
 	}
 	return errors.Join(f.Truncate(max(0, size-int64(free))), f.Close())
+}
+
+// occupyFiles creates files in a folder until the volume can have no more, and then removes some, one for each 64 KiB.
+func occupyFiles(path string, free int) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	name := func(n int) string { return filepath.Join(path, strconv.Itoa(n)) }
+	for n := 0; ; n++ {
+		f, err := os.Create(name(n))
+		if err == nil {
+			err = f.Close()
+		}
+		switch {
+		case errors.Is(err, syscall.ENOSPC):
+			for range min(n, free>>16) {
+				n--
+				err = os.Remove(name(n))
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // check compares the tables with the files whose import succeeded.

@@ -1,6 +1,7 @@
 // Package clickhousetest runs a private server of ClickHouse for tests, one for each test binary, in a temporary folder, on a port of the loopback
-// interface. Its engine is the real engine of ClickHouse in a library, libchdb.so, which has no support for clusters. The package implements the part
-// of the HTTP interface that the driver uses.
+// interface. Its engine is the real engine of ClickHouse in a library, libchdb.so, which has no support for clusters. The library, unlike the server,
+// ignores an error of write(2), and acknowledges rows of which it has written nothing. The package implements the part of the HTTP interface that the
+// driver uses.
 package clickhousetest
 
 import (

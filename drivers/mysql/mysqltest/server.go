@@ -30,6 +30,9 @@ const (
 
 // Server is a server that the first test that needs it starts. The zero value is one.
 type Server struct {
+	// Arguments are further arguments of the server.
+	Arguments []string
+
 	once sync.Once
 	dir  string
 	port int
@@ -161,6 +164,13 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
+// Ended returns a channel that is closed when the process of the server has ended.
+func (s *Server) Ended() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
 // Shutdown ends the server at once and returns what starts it again.
 func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
 
@@ -240,7 +250,7 @@ func (s *Server) arguments() []string {
 	if os.Getuid() == 0 {
 		args = append(args, "--user=root")
 	}
-	return args
+	return append(args, s.Arguments...)
 }
 
 func (s *Server) start() error {
