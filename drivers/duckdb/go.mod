@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261130141335-b010c14f0fd3
+	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
 	golang.org/x/sync v0.23.0
 )
 

@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/sqlite
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130141335-b010c14f0fd3
+	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
 	modernc.org/sqlite v1.60.1
 )
 
