@@ -36,28 +36,28 @@ func growths() []growth {
 		{
 			name: "sinks", values: []int{1, 10, 100, 1000, 10_000}, run: func(n int) scenarioFunc { return spreadOver(large, n) },
 			goals: []goal{atLeast("of_first", 0.6)},
-			title: "Sinks", text: "1,024 callers store rows of 1 KB events, one at a time, in so many sinks in turn. The rows of a commit that are in the same sink are compressed together, and are one entry of the store. With one sink these are hundreds of rows, with 10,000 sinks one or two, so a row costs twice as much.",
+			title: "Sinks", text: "1,024 callers store events of 1 KB one at a time, each in the next sink. The rows of a commit that are in the same sink are compressed together, and are one entry of the store. With one sink these are hundreds of rows, with 10,000 sinks one or two, so a row costs twice as much.",
 		},
 		{
 			name: "columns", values: []int{1, 3, 10, 30, 100}, run: manyColumns,
-			title: "Columns", text: "A body of so many fields is mapped to as many columns, on one core. Each column adds about 40 ns, whatever their number.",
+			title: "Columns", text: "One core maps a body to columns, one for each of its fields. Each column adds about 40 ns, whatever their number.",
 		},
 		{
 			name: "bytes", values: []int{50, 1000, 10_000, 100_000, 1_000_000},
 			run:   func(n int) scenarioFunc { return severalCallers(workload{name: "body", bodyBytes: n}, 8) },
-			title: "Bytes of a body", text: "8 callers store events of so many bytes, one at a time, with the default compression. A call costs about 17 µs, because 8 callers share few commits, and each byte 0.7 to 1.4 ns.",
+			title: "Bytes of a body", text: "8 callers store events one at a time, with the default compression. A call costs about 17 µs, because 8 callers share few commits, and each byte 0.7 to 1.4 ns.",
 		},
 		{
 			name: "callers", values: []int{1, 10, 100, 1000, 10_000}, run: func(n int) scenarioFunc { return severalCallers(small, n) },
-			title: "Callers", text: "So many callers store events of 150 B, one at a time. A single caller pays for a commit alone, and a hundred callers share it. With 10,000 callers a row costs more again: to sleep and to wake takes 2.4 µs of it (`baseline/wake`).",
+			title: "Callers", text: "Callers store events of 150 B one at a time. A single caller pays for a commit alone, and a hundred callers share it. With 10,000 callers a row costs more again. Sleeping and waking take 2.4 µs of that (`baseline/wake`).",
 		},
 		{
 			name: "backlog-mb", values: []int{0, 16, 128, 1024}, run: func(n int) scenarioFunc { return afterBacklog(large, int64(n)<<20) },
-			title: "Backlog", text: "64 callers store events of 1 KB, one at a time, while so many MB wait in the local level because staging is away. The cost does not depend on what waits.",
+			title: "Backlog", text: "64 callers store events of 1 KB one at a time. Older rows wait in the local level, because staging is away. The cost does not depend on what waits.",
 		},
 		{
 			name: "parts", values: []int{1, 10, 100, 1000, 10_000}, run: partsOfTable,
-			title: "Parts of a table", text: "Files of one row are imported into a table in a folder that has so many parts already. An import waits for its syncs most of the time. The cost does not depend on the number of parts.",
+			title: "Parts of a table", text: "Files of one row are imported into a table in a folder, which already has parts. An import waits for its syncs most of the time. The cost does not depend on the number of parts.",
 		},
 	}
 }

@@ -3,8 +3,6 @@
 package clickhouse
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,12 +54,7 @@ func TestSmallVolumeIsFull(t *testing.T) {
 func moveData(t *testing.T, s *clickhousetest.Server, folder string) {
 	t.Helper()
 	from := strings.TrimSuffix(*s.Rows(t, "SELECT path FROM system.disks")[0][0], "/")
-	to := filepath.Join(folder, "data")
 	s.Kill(t)
-	for _, args := range [][]string{{"cp", "-a", from, to}, {"rm", "-r", from}, {"ln", "-s", to, from}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: got %v, want no error: %s", args, err, out)
-		}
-	}
+	fulldisktest.Move(t, from, folder)
 	s.Restart(t)
 }

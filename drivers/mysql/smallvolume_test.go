@@ -5,8 +5,6 @@ package mysql
 import (
 	"context"
 	"errors"
-	osexec "os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -98,13 +96,7 @@ func moveData(t *testing.T, s *mysqltest.Server, folder string) {
 	if err := errors.Join(db.QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&from), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	from = strings.TrimSuffix(from, "/")
-	to := filepath.Join(folder, "data")
 	s.Kill(t)
-	for _, args := range [][]string{{"cp", "-a", from, to}, {"rm", "-r", from}, {"ln", "-s", to, from}} {
-		if out, err := osexec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: got %v, want no error: %s", args, err, out)
-		}
-	}
+	fulldisktest.Move(t, strings.TrimSuffix(from, "/"), folder)
 	s.Restart(t)
 }

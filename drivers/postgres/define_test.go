@@ -115,7 +115,7 @@ func TestExtendBesideReaders(t *testing.T) {
 	events.Columns = append(events.Columns, col("v", datatype.Int64))
 	two := newFile("file-2", events, []string{"2", "2"})
 	err = target.Import(t.Context(), two)
-	if drivertest.Retryable(t, "an ALTER beside a reader", err); sqlState(err) != lockNotAvailable {
+	if drivertest.Retryable(t, "an ALTER while a reader holds the table", err); sqlState(err) != lockNotAvailable {
 		t.Errorf("got %v, want a lock time-out", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

@@ -237,7 +237,7 @@ func TestClientHangs(t *testing.T) {
 	other := reopen(t, target.options)
 	for err := error(errPrepare); err != nil; {
 		if err = other.Import(t.Context(), whole); err != nil {
-			drivertest.Retryable(t, "an attempt beside the one that hangs", err)
+			drivertest.Retryable(t, "an attempt while another one hangs", err)
 		}
 		if err == nil && time.Since(began) < target.leastStatement {
 			t.Error("a client that does not yet hang for long lost its connection")

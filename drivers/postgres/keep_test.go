@@ -61,7 +61,7 @@ func TestKeepForPartitions(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM "+target.table("events_other")+" WHERE id = 107 FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	drivertest.Retryable(t, "Compact beside a lock", target.Compact(t.Context(), tbl))
+	drivertest.Retryable(t, "Compact while the table is locked", target.Compact(t.Context(), tbl))
 	mustImport(t, target, newFile("file-1", tbl, []string{"109", "2126-01-01T00:00:00.000000Z"}))
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

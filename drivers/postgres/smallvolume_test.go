@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -100,14 +99,7 @@ func moveLog(t *testing.T, s *pgtest.Server, url, folder string) (start func() e
 			t.Fatal(err)
 		}
 	}
-	from, to := filepath.Join(data, "pg_wal"), filepath.Join(folder, "pg_wal")
-	for _, args := range [][]string{
-		{"cp", "-a", from, to}, {"chown", "--reference", from, folder}, {"rm", "-r", from}, {"ln", "-s", to, from}, {"chown", "-h", "--reference", data, from},
-	} {
-		if out, err := osexec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: got %v, want no error: %s", args, err, out)
-		}
-	}
+	fulldisktest.Move(t, filepath.Join(data, "pg_wal"), folder)
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,19 @@ func Mount(t *testing.T, size int, options ...string) string {
 	return at
 }
 
+// Move moves a folder of a server that does not run into another one, and leaves a link. The owner of the files owns both.
+func Move(t *testing.T, from, folder string) {
+	t.Helper()
+	to := filepath.Join(folder, filepath.Base(from))
+	for _, args := range [][]string{
+		{"cp", "-a", from, to}, {"chown", "--reference", from, folder}, {"rm", "-r", from}, {"ln", "-s", to, from}, {"chown", "-h", "--reference", to, from},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: got %v, want no error: %s", args, err, out)
+		}
+	}
+}
+
 // Harness describes the target that [Play] tests.
 type Harness struct {
 	// Open opens the target in a folder. Play calls its Close, if it has one.

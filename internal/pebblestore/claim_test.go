@@ -23,17 +23,24 @@ func (v *volume) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 func (v *volume) Unwrap() vfs.FS { return v.FS }
 
-// Work outside the store gets the room that the store can spare, until it is given back.
-func TestClaim(t *testing.T) {
-	dir := t.TempDir()
-	disk := &volume{vfs.Default, 40 << 20}
+// openWith opens a store on a volume with so many free bytes.
+func openWith(t *testing.T, dir string, free uint64) (*pebblestore.Opening, *volume) {
+	t.Helper()
+	disk := &volume{vfs.Default, free}
 	c := config(disk)
 	c.Dir = dir
 	o, err := pebblestore.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	t.Cleanup(func() { _ = o.Close() })
+	return o, disk
+}
+
+// Work outside the store gets the room that the store can spare, until it is given back.
+func TestClaim(t *testing.T) {
+	dir := t.TempDir()
+	o, disk := openWith(t, dir, 40<<20)
 	beside := filepath.Join(filepath.Dir(dir), "not", "made", "yet")
 	release, err := o.Claim(beside, 8<<20)
 	if err != nil {
@@ -66,21 +73,14 @@ func TestClaimAfterFilesAreDeleted(t *testing.T) {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil { // its blocks count once they are allocated
 		t.Fatal(err)
 	}
-	disk := &volume{vfs.Default, 16 << 20}
-	c := config(disk)
-	c.Dir = dir
-	o, err := pebblestore.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
+	o, disk := openWith(t, dir, 16<<20)
 	if err := os.Remove(table); err != nil {
 		t.Fatal(err)
 	}
 	disk.free = 32 << 20
 	beside := filepath.Join(filepath.Dir(dir), "beside")
 	var none *pebblestore.ClaimError
-	// 4 MiB are for Open, 1 MiB for what is not measured, and 4 MiB are half of what may be stored until the next measurement.
+	// Open needs 4 MiB. 1 MiB stays for blocks that cannot be measured, and 4 MiB for rows that arrive before the next measurement.
 	if _, err := o.Claim(beside, 25<<20); !errors.As(err, &none) {
 		t.Errorf("got %v for 25 of 32 MiB, want a refusal", err)
 	}
