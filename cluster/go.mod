@@ -8,7 +8,7 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
+	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/rs/zerolog v1.35.1

@@ -8,17 +8,17 @@ require (
 	github.com/aws/aws-sdk-go-v2 v1.47.7
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.3
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
-	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/cluster v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/bucket v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/iceberg v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/mysql v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261130142220-914da47aa01a
+	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/cluster v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/bucket v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/iceberg v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/mysql v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261130150235-44fd441d15b3
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/jwt/v2 v2.8.2

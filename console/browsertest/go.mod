@@ -6,7 +6,7 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
+	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
 )
 
 require (

@@ -5,8 +5,8 @@ go 1.26.0
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
-	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
-	github.com/forebay/forebay/cluster v0.0.0-20261130142220-914da47aa01a
+	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/cluster v0.0.0-20261130150235-44fd441d15b3
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/rs/zerolog v1.35.1

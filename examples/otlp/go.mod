@@ -3,7 +3,7 @@ module github.com/forebay/forebay/examples/otlp
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
+	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp v0.23.0
 	go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp v1.47.0

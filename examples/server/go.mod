@@ -3,7 +3,7 @@ module github.com/forebay/forebay/examples/server
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130142220-914da47aa01a
+	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
 	github.com/prometheus/client_golang v1.24.1
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/metric v1.47.0
