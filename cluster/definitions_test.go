@@ -6,8 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -298,7 +301,7 @@ func TestDefinitionsAreLinearizable(t *testing.T) {
 }
 
 // A node whose server leads the journal, and is cut off with it, does not pass off its knowledge as exact, while the others already have
-// another leader and continue.
+// another leader and continue. Its Stream API warns.
 func TestLeaderOfTheJournalIsCutOff(t *testing.T) {
 	t.Parallel()
 	d := define(t, 0, 0)
@@ -333,8 +336,34 @@ func TestLeaderOfTheJournalIsCutOff(t *testing.T) {
 	if err := shows(); err == nil {
 		t.Error("the node has caught up without the others")
 	}
+	// listed reports whether the Stream API of the node has the source, and its warning.
+	listed := func() (ok bool, warning string, err error) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/branches/default/sources", nil)
+		r.Header.Set("X-StorageApi-Token", "token")
+		w := httptest.NewRecorder()
+		d.node(leader).Handler().ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			return false, "", fmt.Errorf("the list of sources has the status %d, want 200: %s", w.Code, w.Body)
+		}
+		return strings.Contains(w.Body.String(), `"`+id()+`"`), w.Header().Get("X-Stream-Warning"), nil
+	}
+	if ok, warning, err := listed(); err != nil || ok || !strings.Contains(warning, "other nodes") {
+		t.Errorf("the node that is cut off lists the source: %t, with the warning %q and the error %v; want a list without it, and a warning", ok, warning, err)
+	}
 	d.heal()
 	if err := clustertest.Eventually(shows); err != nil {
+		t.Error(err)
+	}
+	if err := clustertest.Eventually(func() error {
+		ok, warning, err := listed()
+		if err == nil && warning == "" && !ok {
+			t.Error("the list of sources lacks one without a warning")
+		}
+		if err == nil && warning != "" {
+			err = fmt.Errorf("the connected node warns: %s", warning)
+		}
+		return err
+	}); err != nil {
 		t.Error(err)
 	}
 }

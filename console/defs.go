@@ -28,9 +28,9 @@ const (
 func (c *Console) defsPage() page {
 	const see, act = Records, Records | Changes
 	return page{name: "defs", title: "Definitions", key: "d", right: see, endpoints: []endpoint{
-		{name: "defs.list", method: http.MethodGet, right: see, run: (*call).defsList},
-		{name: "defs.versions", method: http.MethodGet, right: see, run: (*call).defsVersions},
-		{name: "defs.diff", method: http.MethodGet, right: see, run: (*call).defsDiff},
+		{name: "defs.list", method: http.MethodGet, right: see, defs: true, run: (*call).defsList},
+		{name: "defs.versions", method: http.MethodGet, right: see, defs: true, run: (*call).defsVersions},
+		{name: "defs.diff", method: http.MethodGet, right: see, defs: true, run: (*call).defsDiff},
 		{name: "defs.rollback", method: http.MethodPost, right: act, change: true, run: (*call).defsRollback},
 	}}
 }

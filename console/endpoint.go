@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
@@ -26,6 +27,8 @@ type endpoint struct {
 	right Rights
 	// change is set if the call changes something. It then gets a line in the log.
 	change bool
+	// defs is set if the response shows definitions, which other nodes change.
+	defs bool
 	// run returns a value that is written as JSON. Nil is written as {}. See call for errors.
 	run func(c *call) (any, error)
 	// raw, in place of run, writes the response itself. It has the same checks.
@@ -172,6 +175,9 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	in := &call{Console: c, ctx: r.Context(), who: who, query: r.URL.Query(), r: r}
+	if e.defs && c.opts.Catalog != nil {
+		c.catchUp(r.Context(), w.Header())
+	}
 	answer, err := e.run(in)
 	if e.change {
 		in.note("user", who.user, "remote", r.RemoteAddr)
@@ -195,6 +201,18 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 		answer = struct{}{}
 	}
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// catchUpTimeout bounds how long a page waits for definitions that were changed through other nodes.
+const catchUpTimeout = 6 * time.Second
+
+// catchUp makes the response show changes made through any node. If the journal of definitions does not respond, the page shows a warning.
+func (c *Console) catchUp(ctx context.Context, response http.Header) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	if err := c.opts.Catalog.CatchUp(ctx); err != nil {
+		response.Set("X-Stream-Warning", "Recent changes made through other nodes may be missing, because the journal of definitions does not respond.")
+	}
 }
 
 func fail(w http.ResponseWriter, status int, text string) {

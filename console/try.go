@@ -45,7 +45,7 @@ func (p *playground) init() { p.slots, p.within = make(chan struct{}, trySlots),
 func (c *Console) tryPage() page {
 	return page{name: "try", title: "Playground", key: "t", right: Records, endpoints: []endpoint{
 		{name: "try.sinks", method: http.MethodGet, right: Records, run: (*call).trySinks},
-		{name: "try.open", method: http.MethodGet, right: Records, run: (*call).tryOpen},
+		{name: "try.open", method: http.MethodGet, right: Records, defs: true, run: (*call).tryOpen},
 		{name: "try.event", method: http.MethodGet, right: Records, run: (*call).tryEvent},
 		{name: "try.columns", method: http.MethodPost, right: Records, run: (*call).tryColumns},
 		{name: "try.run", method: http.MethodPost, right: Records, run: (*call).tryRun},

@@ -102,8 +102,6 @@ const maxFailed = 100
 
 const (
 	writeFailed = "stream.in.writeFailed"
-	// warningField describes a problem although the request was accepted.
-	warningField = "X-Stream-Warning"
 	// replayedField marks the response to a request whose rows an earlier one with the same key had stored already.
 	replayedField = "Idempotent-Replayed"
 )
@@ -137,7 +135,7 @@ func (a *response) verbose() bool {
 // mark sets the headers that do not depend on verbose.
 func (a *response) mark(dropped bool, results ...forebay.Result) {
 	if dropped {
-		a.w.Header()[warningField] = noSinkWarning
+		a.w.Header()[wire.WarningField] = noSinkWarning
 	}
 	if replayed(results...) {
 		a.w.Header()[replayedField] = replayedValue

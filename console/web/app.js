@@ -80,6 +80,8 @@ async function call(url, init) {
   if (!response.ok) {
     throw Object.assign(new Error(body.error || "The server returned " + response.status + "."), { status: response.status, body });
   }
+  const warning = response.headers.get("X-Stream-Warning");
+  if (warning) app.problem(warning);
   return body;
 }
 

@@ -130,22 +130,25 @@ func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *htt
 	if err := a.authorize(op, c, who); err != nil {
 		return nil, err
 	}
-	a.catchUp(c.ctx)
+	a.catchUp(c.ctx, w.Header())
 	return op.handle(c)
 }
 
-// catchUpTimeout bounds how long a request waits for changes made through other nodes.
-const catchUpTimeout = 2 * time.Second
+// catchUpTimeout bounds how long a request waits for changes made through other nodes. It is longer than an election of the journal, which takes
+// up to four seconds.
+const catchUpTimeout = 6 * time.Second
 
-// catchUp makes the response show changes made through any node. While the journal does not respond,
-// requests read the state that this node knows. Requests that change something fail by themselves.
-func (a *api) catchUp(ctx context.Context) {
+// catchUp makes the response show changes made through any node. While the journal does not respond, requests read the state that this node
+// knows, and the response has a warning. Requests that change something fail by themselves.
+func (a *api) catchUp(ctx context.Context, response http.Header) {
 	if a.cat == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
-	_ = a.cat.CatchUp(ctx)
+	if err := a.cat.CatchUp(ctx); err != nil {
+		response.Set(wire.WarningField, "recent changes made through other nodes may be missing, because the journal of definitions does not respond")
+	}
 }
 
 // verify returns whose token it is and refuses those without access to the project.

@@ -83,6 +83,9 @@ var (
 	requestIDField = http.CanonicalHeaderKey("X-Request-Id")
 )
 
+// WarningField describes a problem although the request was successful.
+const WarningField = "X-Stream-Warning"
+
 // SetCommonHeaders gives a response its request id and lets pages of every origin read it. It returns the id.
 func SetCommonHeaders(h http.Header) (requestID string) {
 	id := requestid.New(time.Now())
