@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -51,6 +53,9 @@ type coordinator interface {
 	syncFollowed(ctx context.Context)
 	// dropFollowed drops the tables and raw records of sources that other catalogs have erased, once the engine has nothing left of the sources.
 	dropFollowed(ctx context.Context) error
+
+	// checkpoint copies the store into a new folder, or returns [errors.ErrUnsupported].
+	checkpoint(dir string) error
 
 	// isShared reports whether engines of other catalogs may have rows of the same sources.
 	isShared() bool
@@ -128,6 +133,14 @@ func (alone) erasing(string) (done func(error)) { return func(error) {} }
 func (alone) eraseFollowed(context.Context, string) error { return nil }
 func (alone) syncFollowed(context.Context)                {}
 func (alone) dropFollowed(context.Context) error          { return nil }
+
+func (a alone) checkpoint(dir string) error {
+	store, ok := a.c.store.(Checkpointer)
+	if !ok {
+		return fmt.Errorf("%w by the store", errors.ErrUnsupported)
+	}
+	return store.Checkpoint(dir)
+}
 
 func (alone) isShared() bool               { return false }
 func (alone) instances() map[string]string { return map[string]string{"": ""} }

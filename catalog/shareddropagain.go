@@ -68,7 +68,7 @@ func (s *shared) tryDropAgain(ctx context.Context, tables []string) error {
 	key := holdPrefix + id
 	own := hold{Node: s.c.opts.Node, Opening: s.opening, Tables: tables, Drops: true}
 	records := map[string][]byte{key: encode(own)}
-	if err := s.store.commitIf(func() error { return s.conflict(own) }, records); err != nil {
+	if err := s.store.CommitIf(func() error { return s.conflict(own) }, records); err != nil {
 		s.c.repairs.giveUp(records, err)
 		return err
 	}

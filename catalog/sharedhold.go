@@ -198,7 +198,7 @@ func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change,
 		}
 		all := map[string][]byte{key: encode(own)}
 		maps.Copy(all, records)
-		err = s.store.commitIf(func() error {
+		err = s.store.CommitIf(func() error {
 			if s.c.defs.get(ref.Source) != ch.old {
 				return ErrChanged
 			}
@@ -257,7 +257,7 @@ func (s *shared) conflict(h hold) error {
 // commit changes the record of the hold each time, so that takeOver, which has looked at the records of the change before, is refused.
 func (s *shared) commit(key string, records map[string][]byte) error {
 	s.beat(key, records)
-	return s.store.commitIf(func() error {
+	return s.store.CommitIf(func() error {
 		// The record is gone if a commit before this one has ended the change.
 		if record, err := s.c.store.Get(key); err != nil || record == nil {
 			return cmp.Or(err, ErrChanged)
@@ -326,7 +326,7 @@ func (s *shared) takeOver(key string, o seenHold) {
 		}))
 	}
 	if err == nil {
-		err = s.store.commitIf(func() error {
+		err = s.store.CommitIf(func() error {
 			record, err := s.c.store.Get(key)
 			if err == nil && !bytes.Equal(record, o.record) {
 				err = ErrChanged
@@ -334,12 +334,10 @@ func (s *shared) takeOver(key string, o seenHold) {
 			return err
 		}, records)
 	}
-	if pending, ok := errors.AsType[*pendingError](err); ok {
+	if pending, ok := errors.AsType[*PendingError](err); ok {
 		select {
-		case <-pending.commit.done:
-			if stored, unknown := pending.outcome(); stored || unknown == nil {
-				err = pending.commit.err
-			}
+		case <-pending.Done():
+			err = pending.Outcome()
 		case <-s.c.ctx.Done():
 		}
 	}

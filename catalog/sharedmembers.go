@@ -222,7 +222,7 @@ func (s *shared) changeMembers(build func(membersView) map[string][]byte) error 
 		if len(records) == 0 {
 			return nil
 		}
-		err := s.store.commitIf(func() error {
+		err := s.store.CommitIf(func() error {
 			if s.members.view().version != v.version {
 				return ErrChanged
 			}
@@ -244,7 +244,7 @@ func (s *shared) join(ctx context.Context) error {
 		if err == nil && stop() {
 			return nil
 		}
-		pending, unsure := errors.AsType[*pendingError](err)
+		pending, unsure := errors.AsType[*PendingError](err)
 		journal, silent := errors.AsType[*JournalError](err)
 		ended := context.Cause(ctx)
 		if silent && !unsure && ended != nil && journal.Err != ended {
@@ -252,12 +252,12 @@ func (s *shared) join(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(away, ended) && ended != nil:
-			return &JournalError{away}
+			return &JournalError{Err: away}
 		case ended != nil && away != nil:
-			return &JournalError{fmt.Errorf("%w, after %w", ended, away)}
+			return &JournalError{Err: fmt.Errorf("%w, after %w", ended, away)}
 		case ended != nil:
-			return &JournalError{ended}
-		case !unsure && (!silent || final(journal.Err)):
+			return &JournalError{Err: ended}
+		case !unsure && (!silent || journal.Final):
 			stop()
 			return err
 		}
@@ -265,7 +265,7 @@ func (s *shared) join(ctx context.Context) error {
 		s.c.log.Warn("instance waits for the journal of definitions", "instance", s.c.opts.Instance, "cause", away, "next", "check that a majority of the servers is running")
 		if unsure {
 			select {
-			case <-pending.commit.done: // the next attempt sees whether it is stored
+			case <-pending.Done(): // the next attempt sees whether it is stored
 			case <-ctx.Done():
 			}
 		}

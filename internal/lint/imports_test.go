@@ -76,7 +76,7 @@ var rooms = map[string][]string{
 	"internal/clienttest":      {"./..."},
 	"console":                  {"datatype", ".", "mapping", "trigger", "driver", "buffer", "catalog"},
 	"console/browsertest":      {"./..."},
-	"catalog":                  {"changelog", "datatype", ".", "mapping", "trigger", "driver", "buffer"},
+	"catalog":                  {"datatype", ".", "mapping", "trigger", "driver", "buffer"},
 	"stream":                   {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":      {".", "buffer"},
 	"stream/streamapi":         {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},

@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/internal/journal"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -99,9 +100,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 func (s *simulation) open(i int) {
 	w := &wire{Journal: s.journal}
 	ctx := s.t.Context()
-	var store catalog.Store
+	var store *journal.Store
 	for err := errCut; err != nil; { // messages are lost
-		if store, err = catalog.OpenJournal(ctx, w, slog.New(slog.DiscardHandler)); ctx.Err() != nil {
+		if store, err = journal.Open(ctx, w, slog.New(slog.DiscardHandler)); ctx.Err() != nil {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package catalog
+package journal
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // An entry of the journal is a part of a commit:
@@ -45,7 +46,18 @@ type entry struct {
 	data        []byte
 }
 
-var errEntry = errors.New("catalog: an entry of the journal is damaged")
+var errEntry = errors.New("an entry of the journal of definitions is damaged")
+
+// FormatError says that a catalog of a later release has written to the journal. This one cannot read it. Update this one. Until
+// then the definitions that were read before are in use and nothing can be changed.
+type FormatError struct {
+	// Format is the format found, Known the last format that this release reads.
+	Format, Known int
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("the journal of definitions has entries of format %d, this release reads formats up to %d: update this node", e.Format, e.Known)
+}
 
 func decodeEntry(b []byte) (e entry, err error) {
 	if len(b) > 0 && b[0] > journalFormat {
@@ -120,7 +132,11 @@ func encodeEntries(kind byte, id entryID, records map[string][]byte) [][]byte {
 	}
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
-	_, _ = w.Write(encode(texts)) // a bytes.Buffer never fails
+	text, err := jsontext.Marshal(texts)
+	if err != nil {
+		panic("journal: a record is no JSON text: " + err.Error()) // the catalog has made it
+	}
+	_, _ = w.Write(text) // a bytes.Buffer never fails
 	_ = w.Close()
 	chunks := slices.Collect(slices.Chunk(zipped.Bytes(), entryDataBytes))
 	parts := make([][]byte, len(chunks))

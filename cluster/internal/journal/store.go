@@ -1,4 +1,4 @@
-package catalog
+package journal
 
 import (
 	"bytes"
@@ -13,9 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/internal/localdisk"
-	"github.com/forebay/forebay/internal/pebblestore"
 )
 
 const (
@@ -27,12 +26,12 @@ const (
 	// snapshotTimeout bounds a snapshot, for which no caller waits.
 	snapshotTimeout = time.Minute
 	// The first and the last pause after an attempt to read or append that failed.
-	journalFirst = 20 * time.Millisecond
-	journalLast  = 5 * time.Second
+	firstPause = 20 * time.Millisecond
+	lastPause  = 5 * time.Second
 )
 
-// journalStore is a [Store] on a log that other nodes append to. All records are in memory.
-type journalStore struct {
+// Store is a [catalog.SharedStore] on a log that other nodes append to. All records are in memory.
+type Store struct {
 	journal changelog.Journal
 	log     *slog.Logger
 	// ctx ends with Close, which waits for work.
@@ -57,18 +56,14 @@ type journalStore struct {
 	records map[string][]byte
 }
 
-var (
-	_ sharedStore  = (*journalStore)(nil)
-	_ Checkpointer = (*journalStore)(nil)
-)
+var _ catalog.SharedStore = (*Store)(nil)
 
-// OpenJournal opens a store that several catalogs share, one on each node of a cluster. The store is a log of their commits, which each of them
-// follows. It reads the whole log, which the store keeps short, tries again until ctx ends while the log does not respond, and fails with a
-// [*FormatError] if a later release has written to it.
+// Open reads the whole log, which the store keeps short. While the log does not respond it tries again until ctx ends. It fails with a
+// [*FormatError] if a later release has written to the log.
 //
 // The records contain the secrets of sources and the tokens of sinks, as in every store.
-func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logger) (Store, error) {
-	s := &journalStore{
+func Open(ctx context.Context, journal changelog.Journal, log *slog.Logger) (*Store, error) {
+	s := &Store{
 		journal: journal, log: log, turn: make(chan struct{}, 1), took: func(map[string][]byte, bool) {},
 		reader: entryReader{next: 1}, next: 1, records: map[string][]byte{}, snapshotAfter: snapshotBytes,
 	}
@@ -76,24 +71,24 @@ func OpenJournal(ctx context.Context, journal changelog.Journal, log *slog.Logge
 	err := s.readInTurn(ctx)
 	if err != nil && ctx.Err() == nil && !final(err) {
 		log.Warn("journal of definitions not readable", "cause", err, "next", "it is retried automatically")
-		err = s.catchUp(ctx)
+		err = s.CatchUp(ctx)
 	}
 	if err != nil {
 		s.cancel()
-		return nil, fmt.Errorf("catalog: read the journal: %w", err)
+		return nil, fmt.Errorf("read the journal of definitions: %w", err)
 	}
 	return s, nil
 }
 
-// Get implements [Store].
-func (s *journalStore) Get(key string) ([]byte, error) {
+// Get implements [catalog.Store].
+func (s *Store) Get(key string) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return bytes.Clone(s.records[key]), nil
 }
 
-// Scan implements [Store].
-func (s *journalStore) Scan(prefix string, visit func(key string, record []byte) error) error {
+// Scan implements [catalog.Store].
+func (s *Store) Scan(prefix string, visit func(key string, record []byte) error) error {
 	found := map[string][]byte{}
 	s.mu.RLock()
 	for key, record := range s.records {
@@ -110,18 +105,18 @@ func (s *journalStore) Scan(prefix string, visit func(key string, record []byte)
 	return nil
 }
 
-// Close implements [Store]. The outcome of a commit that is not known yet stays unknown.
-func (s *journalStore) Close() error {
+// Close implements [catalog.Store]. The outcome of a commit that is not known yet stays unknown.
+func (s *Store) Close() error {
 	s.cancel()
 	s.work.Wait()
 	return nil
 }
 
-// follow implements [sharedStore].
-func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
+// Follow implements [catalog.SharedStore].
+func (s *Store) Follow(took func(records map[string][]byte, own bool)) {
 	s.took = took // no goroutine reads yet
 	s.work.Go(func() {
-		pause := journalFirst
+		pause := firstPause
 		for s.ctx.Err() == nil {
 			s.mu.RLock()
 			last := s.next - 1
@@ -131,7 +126,7 @@ func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
 				err = s.readInTurn(s.ctx)
 			}
 			if err == nil {
-				pause = journalFirst
+				pause = firstPause
 				continue
 			}
 			if s.ctx.Err() == nil {
@@ -143,26 +138,28 @@ func (s *journalStore) follow(took func(records map[string][]byte, own bool)) {
 }
 
 // wait pauses for a time that doubles.
-func (s *journalStore) wait(ctx context.Context, pause *time.Duration) {
+func (s *Store) wait(ctx context.Context, pause *time.Duration) {
 	timer := time.NewTimer(*pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	*pause = min(2**pause, journalLast)
+	*pause = min(2**pause, lastPause)
 }
 
-// catchUp implements [sharedStore].
-func (s *journalStore) catchUp(ctx context.Context) error {
+// CatchUp implements [catalog.SharedStore].
+func (s *Store) CatchUp(ctx context.Context) error {
 	var before error
-	for pause := journalFirst; ; s.wait(ctx, &pause) {
+	for pause := firstPause; ; s.wait(ctx, &pause) {
 		err := s.readInTurn(ctx)
-		if err != nil && ctx.Err() != nil && before != nil {
-			return fmt.Errorf("%w, after %w", context.Cause(ctx), before)
-		}
-		if err == nil || ctx.Err() != nil || final(err) {
-			return err
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil && before != nil:
+			return &catalog.JournalError{Err: fmt.Errorf("%w, after %w", context.Cause(ctx), before)}
+		case ctx.Err() != nil || final(err):
+			return away(err)
 		}
 		before = err
 	}
@@ -174,7 +171,10 @@ func final(err error) bool {
 	return newer || errors.Is(err, errEntry) || errors.Is(err, changelog.ErrMissing)
 }
 
-func (s *journalStore) readInTurn(ctx context.Context) error {
+// away is the error of a call that the log has ended.
+func away(err error) *catalog.JournalError { return &catalog.JournalError{Err: err, Final: final(err)} }
+
+func (s *Store) readInTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -185,7 +185,7 @@ func (s *journalStore) readInTurn(ctx context.Context) error {
 }
 
 // read takes the entries that it does not have yet. The caller has the turn.
-func (s *journalStore) read(ctx context.Context) error {
+func (s *Store) read(ctx context.Context) error {
 	for e, err := range s.journal.Read(ctx, s.reader.next) {
 		if errors.Is(err, changelog.ErrTrimmed) {
 			return s.readSnapshot(ctx)
@@ -201,7 +201,7 @@ func (s *journalStore) read(ctx context.Context) error {
 }
 
 // take takes the next entry. The caller has the turn.
-func (s *journalStore) take(e changelog.JournalEntry) error {
+func (s *Store) take(e changelog.JournalEntry) error {
 	c, err := s.reader.take(e)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func apply(state, records map[string][]byte) {
 }
 
 // readSnapshot reads a journal that was trimmed beyond what this store has read.
-func (s *journalStore) readSnapshot(ctx context.Context) error {
+func (s *Store) readSnapshot(ctx context.Context) error {
 	var reader entryReader
 	var state map[string][]byte
 	since, size := 0, 0
@@ -283,23 +283,25 @@ func (s *journalStore) readSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// journalCommit is a commit in progress.
-type journalCommit struct {
+// commit is a commit in progress.
+type commit struct {
 	check   func() error
 	records map[string][]byte
-	// done is closed when err is the outcome, unsure when the commit takes too long and its outcome is not known.
+	// done is closed when err is the outcome, unsure when the commit takes too long and its outcome is not known. Then pending is its error.
 	done, unsure chan struct{}
 	err          error
+	pending      *catalog.PendingError
+	settle       func(outcome error)
 }
 
-// Commit implements [Store].
-func (s *journalStore) Commit(records map[string][]byte) error {
-	return s.commitIf(func() error { return nil }, records)
+// Commit implements [catalog.Store].
+func (s *Store) Commit(records map[string][]byte) error {
+	return s.CommitIf(func() error { return nil }, records)
 }
 
-// commitIf implements [sharedStore]. An outcome that is not known in time is a pendingError.
-func (s *journalStore) commitIf(check func() error, records map[string][]byte) error {
-	c := &journalCommit{check: check, records: records, done: make(chan struct{}), unsure: make(chan struct{})}
+// CommitIf implements [catalog.SharedStore].
+func (s *Store) CommitIf(check func() error, records map[string][]byte) error {
+	c := &commit{check: check, records: records, done: make(chan struct{}), unsure: make(chan struct{})}
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, commitTimeout)
 		defer cancel()
@@ -312,35 +314,40 @@ func (s *journalStore) commitIf(check func() error, records map[string][]byte) e
 			return
 		}
 		c.err = s.append(ctx, c)
+		if c.settle != nil {
+			c.settle(c.err)
+		}
 		close(c.done)
 		s.snapshot()
 	})
 	select {
 	case <-c.done:
-		if c.err == nil || errors.Is(c.err, ErrNotCommitted) {
+		if c.err == nil || errors.Is(c.err, catalog.ErrNotCommitted) {
 			return c.err
 		}
-		return &pendingError{c, &JournalError{c.err}}
+		pending, settle := catalog.NewPendingError(c.err)
+		settle(c.err)
+		return pending
 	case <-c.unsure:
-		return &pendingError{c, &JournalError{context.DeadlineExceeded}}
+		return c.pending
 	}
 }
 
 // refused is the error of a commit that was given up.
-func (s *journalStore) refused(err error) error {
+func (s *Store) refused(err error) error {
 	if s.ctx.Err() != nil {
-		return &refusedError{ErrClosed}
+		return &refusedError{catalog.ErrClosed}
 	}
-	return &refusedError{&JournalError{err}}
+	return &refusedError{away(err)}
 }
 
 // append appends a commit. Until its outcome is known it ends with the store only. The caller has the turn.
-func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
+func (s *Store) append(ctx context.Context, c *commit) error {
 	s.own, s.stored, s.jumped = newEntryID(), false, false
 	defer func() { s.own = entryID{} }()
 	parts := encodeEntries(commitKind, s.own, c.records)
 	asked, behind := false, changelog.Position(0) // an Append after this position may have been stored, or will be
-	pause, reading, unsure := journalFirst, ctx, false
+	pause, reading, unsure := firstPause, ctx, false
 	for {
 		before := s.reader.next
 		err := s.read(reading)
@@ -365,14 +372,15 @@ func (s *journalStore) append(ctx context.Context, c *journalCommit) error {
 		case !asked && (ctx.Err() != nil || final(err)):
 			return s.refused(err)
 		case s.ctx.Err() != nil:
-			return ErrClosed
+			return catalog.ErrClosed
 		case ctx.Err() != nil && !unsure:
 			s.log.Warn("journal does not respond", "cause", err, "next", "read the definition before you retry the change")
 			unsure, reading = true, s.ctx
+			c.pending, c.settle = catalog.NewPendingError(context.DeadlineExceeded)
 			close(c.unsure)
 		}
 		if s.reader.next > before {
-			pause = journalFirst
+			pause = firstPause
 		}
 		s.wait(reading, &pause)
 	}
@@ -383,7 +391,7 @@ var errJumped = errors.New("the journal was trimmed beyond the place of this cha
 
 // snapshot adds a snapshot if there are enough entries, and trims the entries before it. If that fails, a later commit tries
 // again. The caller has the turn.
-func (s *journalStore) snapshot() {
+func (s *Store) snapshot() {
 	if s.since < max(s.snapshotAfter, s.size) {
 		return
 	}
@@ -408,26 +416,14 @@ func (s *journalStore) snapshot() {
 	}
 }
 
+// refusedError is the error of a commit that was not made.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
+
+func (e *refusedError) Unwrap() []error { return []error{catalog.ErrNotCommitted, e.err} }
+
 func newEntryID() (id entryID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
-}
-
-// Checkpoint implements [Checkpointer]. The copy is a store of [OpenStore] with what this node has read. Changes in progress count as
-// failed there.
-func (s *journalStore) Checkpoint(dir string) error {
-	s.mu.RLock()
-	records := maps.Clone(s.records)
-	s.mu.RUnlock()
-	maps.DeleteFunc(records, func(key string, _ []byte) bool {
-		prefix, _, _ := strings.Cut(key, "/")
-		return slices.Contains([]string{holdPrefix, creationPrefix, memberPrefix, endedPrefix, erasedPrefix}, prefix+"/")
-	})
-	return pebblestore.MakeFolder(localdisk.Real(), dir, func(partial string) error {
-		copied, err := OpenStore(partial, s.log)
-		if err != nil {
-			return err
-		}
-		return errors.Join(copied.Commit(records), copied.Close())
-	})
 }

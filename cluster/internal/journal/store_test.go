@@ -1,4 +1,4 @@
-package catalog
+package journal
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// openJournal opens a store that adds a snapshot after so many bytes. It ends with the test.
-func openJournal(t *testing.T, j *changelogtest.Journal, snapshotAfter int) *journalStore {
+// openStore opens a store that adds a snapshot after so many bytes. It ends with the test.
+func openStore(t *testing.T, j *changelogtest.Journal, snapshotAfter int) *Store {
 	t.Helper()
-	opened, err := OpenJournal(t.Context(), j, slog.New(slog.DiscardHandler))
+	s, err := Open(t.Context(), j, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := opened.(*journalStore)
 	s.snapshotAfter = snapshotAfter
-	s.follow(func(map[string][]byte, bool) {})
+	s.Follow(func(map[string][]byte, bool) {})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -36,8 +36,14 @@ func openJournal(t *testing.T, j *changelogtest.Journal, snapshotAfter int) *jou
 	return s
 }
 
+// text is the record of a value.
+func text(v any) []byte {
+	b, _ := json.Marshal(v) // numbers and texts cannot fail
+	return b
+}
+
 // number reads a counter.
-func number(s Store, key string) (n int) {
+func number(s *Store, key string) (n int) {
 	if record, _ := s.Get(key); record != nil {
 		_ = json.Unmarshal(record, &n)
 	}
@@ -50,9 +56,9 @@ func TestJournalCounts(t *testing.T) {
 	for seed := range uint64(casetest.Of(6, 6, 2)) {
 		synctest.Test(t, func(t *testing.T) {
 			j := changelogtest.NewJournal(seed, changelogtest.Faults{})
-			var stores []*journalStore
+			var stores []*Store
 			for range 3 {
-				stores = append(stores, openJournal(t, j, 3000))
+				stores = append(stores, openStore(t, j, 3000))
 			}
 			j.SetFaults(changelogtest.Faults{
 				Delay: 20 * time.Millisecond, Timeout: 500 * time.Millisecond,
@@ -76,29 +82,28 @@ func TestJournalCounts(t *testing.T) {
 							}
 							filler = string(b)
 						}
-						err := s.commitIf(func() error {
+						err := s.CommitIf(func() error {
 							if number(s, key) != have {
-								return ErrChanged
+								return catalog.ErrChanged
 							}
 							return nil
-						}, map[string][]byte{key: encode(have + 1), "filler": encode(filler), fmt.Sprint("by/", i): encode(round)})
-						stored := err == nil
-						if pending, ok := errors.AsType[*pendingError](err); ok {
-							<-pending.commit.done
-							stored, err = pending.outcome()
+						}, map[string][]byte{key: text(have + 1), "filler": text(filler), fmt.Sprint("by/", i): text(round)})
+						if pending, ok := errors.AsType[*catalog.PendingError](err); ok {
+							<-pending.Done()
+							err = pending.Outcome()
 						}
 						switch {
 						case errors.Is(err, errJumped):
 							mu.Lock()
 							unknown++
 							mu.Unlock()
-						case stored:
+						case err == nil:
 							mu.Lock()
 							added[key]++
 							mu.Unlock()
-						case errors.Is(err, ErrChanged), err == nil:
+						case errors.Is(err, catalog.ErrChanged):
 						default:
-							if _, away := errors.AsType[*JournalError](err); !away || !errors.Is(err, ErrNotCommitted) {
+							if _, away := errors.AsType[*catalog.JournalError](err); !away || !errors.Is(err, catalog.ErrNotCommitted) {
 								t.Errorf("seed %d: %v", seed, err)
 							}
 						}
@@ -108,9 +113,9 @@ func TestJournalCounts(t *testing.T) {
 			work.Wait()
 			j.SetFaults(changelogtest.Faults{})
 			time.Sleep(time.Second) // late requests arrive
-			stores = append(stores, openJournal(t, j, 3000))
+			stores = append(stores, openStore(t, j, 3000))
 			for i, s := range stores {
-				if err := s.catchUp(t.Context()); err != nil {
+				if err := s.CatchUp(t.Context()); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 				sum := 0
@@ -135,16 +140,16 @@ func TestJournalCounts(t *testing.T) {
 func TestJournalTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := changelogtest.NewJournal(1, changelogtest.Faults{})
-		s := openJournal(t, j, 500)
+		s := openStore(t, j, 500)
 		if err := s.Commit(map[string][]byte{"a": []byte("1"), "b": []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
-		late, err := OpenJournal(t.Context(), j, slog.New(slog.DiscardHandler)) // which does not follow yet
+		late, err := Open(t.Context(), j, slog.New(slog.DiscardHandler)) // which does not follow yet
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range 50 {
-			if err := s.Commit(map[string][]byte{"a": nil, "c": encode(i)}); err != nil {
+			if err := s.Commit(map[string][]byte{"a": nil, "c": text(i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -152,12 +157,12 @@ func TestJournalTrimmed(t *testing.T) {
 			t.Fatalf("%d entries, want at most 20", n)
 		}
 		took := map[string][]byte{}
-		late.(sharedStore).follow(func(records map[string][]byte, _ bool) {
+		late.Follow(func(records map[string][]byte, _ bool) {
 			for key, record := range records {
 				took[key] = record
 			}
 		})
-		if err := late.(sharedStore).catchUp(t.Context()); err != nil {
+		if err := late.CatchUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprintf("%q", took); got != `map["a":"" "c":"49"]` {
@@ -166,7 +171,7 @@ func TestJournalTrimmed(t *testing.T) {
 		if err := late.Commit(map[string][]byte{"d": []byte("1")}); err != nil {
 			t.Error(err)
 		}
-		if err := s.catchUp(t.Context()); err != nil {
+		if err := s.CatchUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		keys := ""
@@ -183,7 +188,7 @@ func TestJournalTrimmed(t *testing.T) {
 func TestJournalOfALaterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := changelogtest.NewJournal(1, changelogtest.Faults{})
-		s := openJournal(t, j, snapshotBytes)
+		s := openStore(t, j, snapshotBytes)
 		if err := s.Commit(map[string][]byte{"a": []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
@@ -193,10 +198,10 @@ func TestJournalOfALaterRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		var format *FormatError
-		if _, err := OpenJournal(t.Context(), j, slog.New(slog.DiscardHandler)); !errors.As(err, &format) || !strings.Contains(err.Error(), "update this node") {
+		if _, err := Open(t.Context(), j, slog.New(slog.DiscardHandler)); !errors.As(err, &format) || !strings.Contains(err.Error(), "update this node") {
 			t.Errorf("opening gives %v", err)
 		}
-		if err := s.Commit(map[string][]byte{"a": []byte("3")}); !errors.As(err, &format) || !errors.Is(err, ErrNotCommitted) {
+		if err := s.Commit(map[string][]byte{"a": []byte("3")}); !errors.As(err, &format) || !errors.Is(err, catalog.ErrNotCommitted) {
 			t.Errorf("a commit gives %v", err)
 		}
 		if number(s, "a") != 1 {
@@ -209,38 +214,38 @@ func TestJournalOfALaterRelease(t *testing.T) {
 func TestJournalAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := changelogtest.NewJournal(1, changelogtest.Faults{})
-		s := openJournal(t, j, snapshotBytes)
+		s := openStore(t, j, snapshotBytes)
 		set := func(n int) error {
-			return s.commitIf(func() error { return nil }, map[string][]byte{"a": encode(n)})
+			return s.CommitIf(func() error { return nil }, map[string][]byte{"a": text(n)})
 		}
 		j.SetFaults(changelogtest.Faults{LostRequests: 1})
-		var away *JournalError
-		if err := set(1); !errors.As(err, &away) || !errors.Is(err, ErrNotCommitted) {
+		var away *catalog.JournalError
+		if err := set(1); !errors.As(err, &away) || !errors.Is(err, catalog.ErrNotCommitted) {
 			t.Errorf("a commit that was not sent gives %v", err)
 		}
-		if err := s.catchUp(timeout(t, time.Minute)); err == nil {
+		if err := s.CatchUp(timeout(t, time.Minute)); err == nil {
 			t.Error("it has caught up with a journal that does not answer")
 		}
 		j.SetFaults(changelogtest.Faults{})
 		sent := make(chan error, 1)
 		go func() {
-			sent <- s.commitIf(func() error { // the last moment before the append
+			sent <- s.CommitIf(func() error { // the last moment before the append
 				j.SetFaults(changelogtest.Faults{LostResponses: 1})
 				return nil
-			}, map[string][]byte{"a": encode(2)})
+			}, map[string][]byte{"a": text(2)})
 		}()
 		err := <-sent
-		pending, ok := errors.AsType[*pendingError](err)
-		if !ok || errors.Is(err, ErrNotCommitted) {
+		pending, ok := errors.AsType[*catalog.PendingError](err)
+		if !ok || errors.Is(err, catalog.ErrNotCommitted) {
 			t.Fatalf("a commit without an answer gives %v", err)
 		}
-		if _, err := pending.outcome(); err == nil {
-			t.Error("the outcome is known too early")
+		if err := pending.Outcome(); !errors.Is(err, pending) {
+			t.Errorf("the outcome is known too early: %v", err)
 		}
 		j.SetFaults(changelogtest.Faults{})
-		<-pending.commit.done
-		if stored, err := pending.outcome(); !stored || err != nil {
-			t.Errorf("the outcome is %v, %v", stored, err)
+		<-pending.Done()
+		if err := pending.Outcome(); err != nil {
+			t.Errorf("the outcome is %v", err)
 		}
 		if number(s, "a") != 2 || j.Len() != 1 {
 			t.Errorf("a is %d, there are %d entries", number(s, "a"), j.Len())
