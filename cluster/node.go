@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
 	"github.com/forebay/forebay/cluster/internal/journal"
 	"github.com/forebay/forebay/cluster/internal/lease"

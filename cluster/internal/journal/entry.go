@@ -10,7 +10,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/jsontext"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 const (
