@@ -22,7 +22,8 @@ type coordinator interface {
 	// begin makes the first write of a change. planned makes the change, and may be called several times. records has the task, or is empty for
 	// a change without one. The hold keeps other catalogs from the entity, the source and the tables of the change. If another catalog's change
 	// has one of these, the error is [Busy]. With a task begin first waits while the other change may end soon, and until ctx ends. Without one it
-	// does not wait, because its caller has the lock of the source. The caller may call again after await.
+	// does not wait, because its caller has the lock of the source. The caller may call again after await. A catalog that is alone has no holds:
+	// hold is empty, and the other methods ignore it.
 	begin(ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error)
 	// await waits a moment for the change of another catalog. It reports false when ctx has ended.
 	await(ctx context.Context) bool

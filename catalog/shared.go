@@ -22,6 +22,7 @@ const commitTimeout = 15 * time.Second
 // shared is the [coordinator] of a catalog whose store other catalogs have, too.
 type shared struct {
 	c     *Catalog
+	opts  SharedOptions
 	store SharedStore
 	// opening is new for each time that the catalog of the node is opened.
 	opening string
@@ -36,8 +37,8 @@ type shared struct {
 
 // newCoordinator returns the coordinator for the store of a catalog.
 func newCoordinator(c *Catalog) coordinator {
-	store, ok := c.store.(SharedStore)
-	if !ok {
+	opts := c.opts.Shared
+	if opts.Store == nil {
 		return alone{c}
 	}
 	c.tasks.ended = func(ctx context.Context, task Task) {
@@ -46,7 +47,7 @@ func newCoordinator(c *Catalog) coordinator {
 		}
 	}
 	return &shared{
-		c: c, store: store, opening: uuid.NewString(), holds: holds{own: map[string]hold{}, others: map[string]seenHold{}},
+		c: c, opts: opts, store: opts.Store, opening: uuid.NewString(), holds: holds{own: map[string]hold{}, others: map[string]seenHold{}},
 		erased: map[string]bool{},
 	}
 }
@@ -64,7 +65,7 @@ func (s *shared) open(ctx context.Context, _ []*erasure) (err error) {
 	}
 	s.store.Follow(s.took)
 	if err := s.join(ctx); err != nil {
-		return fmt.Errorf("catalog: instance %s of node %s cannot join the others: %w", s.c.opts.Instance, s.c.opts.Node, err)
+		return fmt.Errorf("catalog: instance %s of node %s cannot join the others: %w", s.opts.Instance, s.opts.Node, err)
 	}
 	s.c.repairs.add(func() {}) // the instance may have tables to drop
 	return nil

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,7 +65,7 @@ type nodes struct {
 }
 
 func newNodes(t *testing.T, opts catalog.Options) *nodes {
-	return &nodes{t: t, log: &sharedLog{more: make(chan struct{})}, target: buffertest.NewMemory(), opts: opts}
+	return &nodes{t: t, log: newSharedLog(), target: buffertest.NewMemory(), opts: opts}
 }
 
 // open opens a node with a name. Its engine begins with an empty folder.
@@ -78,7 +79,7 @@ func (n *nodes) openWith(name, instance string, eng *forebay.Engine) *node {
 	n.t.Helper()
 	store := openShared(n.log)
 	opts := n.opts
-	opts.Store, opts.Node, opts.Instance, opts.Peers = store, name, instance, n
+	opts.Shared = catalog.SharedOptions{Store: store, Node: name, Instance: instance, Peers: n}
 	cat, err := catalog.Open(filepath.Join(n.t.TempDir(), "catalog"), eng, opts)
 	if err != nil {
 		n.t.Fatal(err)
@@ -466,4 +467,24 @@ func TestSharedCheckpoint(t *testing.T) {
 		same(t, a, &node{Catalog: single, eng: eng})
 		done(t, single)(single.Disable(user, catalog.Ref{Source: "web"}))
 	})
+}
+
+// A catalog that would write to a shared store as if it had the store for itself is not opened.
+func TestSharedOptionsAreChecked(t *testing.T) {
+	for want, opts := range map[string]catalog.Options{
+		"Shared.Node is empty": {Shared: catalog.SharedOptions{Store: openShared(newSharedLog())}},
+		"Shared.Lease is 1s":   {Shared: catalog.SharedOptions{Store: openShared(newSharedLog()), Node: "a", Lease: time.Second}},
+		"to a SharedStore":     {Store: openShared(newSharedLog())},
+		"next to Options.Shared": {
+			Store: newMemory(), Shared: catalog.SharedOptions{Store: openShared(newSharedLog()), Node: "a"},
+		},
+	} {
+		if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	opts := catalog.Options{Shared: catalog.SharedOptions{Store: openShared(newSharedLog()), Node: "a"}}
+	if err := opts.Validate(); err != nil {
+		t.Errorf("got %v for a shared store and a node, want no error", err)
+	}
 }

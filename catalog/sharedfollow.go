@@ -74,7 +74,7 @@ func (s *shared) apply(records map[string][]byte, own bool) error {
 		}
 	}
 	for _, source := range erased {
-		if len(s.members.view().owed(s.c.opts.Instance, source)) > 0 {
+		if len(s.members.view().owed(s.opts.Instance, source)) > 0 {
 			s.eraseLater(source)
 		}
 	}
@@ -122,7 +122,7 @@ func (s *shared) erase(ch *change) error {
 }
 
 func (s *shared) erasing(source string) (done func(error)) {
-	owed := s.members.view().owed(s.c.opts.Instance, source)
+	owed := s.members.view().owed(s.opts.Instance, source)
 	return func(err error) {
 		if err != nil || s.followed(owed, false) != nil {
 			s.eraseLater(source)
@@ -146,7 +146,7 @@ func (s *shared) eraseFollowed(ctx context.Context, source string) error {
 	if !erased {
 		return nil
 	}
-	owed := s.members.view().owed(s.c.opts.Instance, source)
+	owed := s.members.view().owed(s.opts.Instance, source)
 	_, err := s.c.defineInEngine(ctx, source, nil, forebay.ApplyOptions{})
 	if err == nil {
 		err = eraseRows(ctx, s.c.eng, source)
@@ -158,7 +158,7 @@ func (s *shared) eraseFollowed(ctx context.Context, source string) error {
 		return err
 	}
 	s.erasedMu.Lock()
-	if len(s.members.view().owed(s.c.opts.Instance, source)) == 0 { // else there is another erasure by now
+	if len(s.members.view().owed(s.opts.Instance, source)) == 0 { // else there is another erasure by now
 		delete(s.erased, source)
 	}
 	s.erasedMu.Unlock()

@@ -18,7 +18,7 @@ func join(t *testing.T, ctx context.Context, n *nodes, prepare func(*sharedMemor
 	store := openShared(n.log)
 	prepare(store)
 	opts := n.opts
-	opts.Store, opts.Node, opts.Instance, opts.Peers = store, "late", "late-1", n
+	opts.Shared = catalog.SharedOptions{Store: store, Node: "late", Instance: "late-1", Peers: n}
 	cat, err := catalog.OpenContext(ctx, "", openEngine(t, forebay.Options{Target: n.target}), opts)
 	if err == nil {
 		t.Cleanup(func() {
@@ -119,7 +119,7 @@ func TestJoinWithoutAnEnd(t *testing.T) {
 		store := openShared(n.log)
 		store.cut.Store(true)
 		opts := n.opts
-		opts.Store, opts.Node, opts.Peers = store, "late", n
+		opts.Shared = catalog.SharedOptions{Store: store, Node: "late", Peers: n}
 		began := time.Now()
 		var away *catalog.JournalError
 		if _, err := catalog.Open("", openEngine(t, forebay.Options{Target: n.target}), opts); !errors.As(err, &away) {

@@ -18,6 +18,8 @@ type sharedLog struct {
 	more    chan struct{} // closed and replaced at each commit
 }
 
+func newSharedLog() *sharedLog { return &sharedLog{more: make(chan struct{})} }
+
 type sharedCommit struct {
 	by      *sharedMemory
 	records map[string][]byte

@@ -1,8 +1,11 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // SharedStore is a [Store] that several catalogs share, each through a value of its own, one on each node of a cluster. A catalog on one
@@ -22,6 +25,45 @@ type SharedStore interface {
 	// CatchUp returns when took was called for all that was committed before the call, by any catalog. It tries again until ctx ends. Its error
 	// is a [*JournalError].
 	CatchUp(ctx context.Context) error
+}
+
+// SharedOptions are the options of a catalog that shares its store with others.
+type SharedOptions struct {
+	// Store takes the place of [Options.Store]. The catalog closes it. Without it the other options have no effect.
+	Store SharedStore
+	// Node names this catalog among the others, and stays the same after a restart. Required.
+	Node string
+	// Instance names the engine of this catalog. It is a name that stays as long as the engine's local level does, and that no other engine ever
+	// gets. If another node takes over the engine, it names it in [Catalog.Adopt]. Default: Node.
+	Instance string
+	// Peers reaches the other catalogs, for statistics and waiting files. Default: only the statistics and files of this
+	// node are known, and the others are missing.
+	Peers Peers
+	// Lease is how long a catalog has to be silent before others give up its changes. Default: 30 s.
+	Lease time.Duration
+}
+
+func (o Options) validateShared() (problems []error) {
+	if l := o.Shared.Lease; l != 0 && l < minLease {
+		problems = append(problems, fmt.Errorf("catalog: Options.Shared.Lease is %s, must be at least %s, or 0 for the default", l, minLease))
+	}
+	if o.Shared.Store != nil && o.Shared.Node == "" {
+		problems = append(problems, errors.New("catalog: Options.Shared.Node is empty, a shared store needs it"))
+	}
+	if _, ok := o.Store.(SharedStore); ok || o.Store != nil && o.Shared.Store != nil {
+		problems = append(problems, errors.New("catalog: Options.Store is set next to Options.Shared, or to a SharedStore: set Options.Shared.Store alone"))
+	}
+	return problems
+}
+
+// withShared returns the options with defaults for those of a shared store.
+func (o Options) withShared() Options {
+	if o.Shared.Store != nil {
+		o.Store = o.Shared.Store
+		o.Shared.Lease = cmp.Or(o.Shared.Lease, defaultLease)
+		o.Shared.Instance = cmp.Or(o.Shared.Instance, o.Shared.Node)
+	}
+	return o
 }
 
 // ErrChanged says that another catalog on the same store was faster, or has taken over a change from this one. Nothing was changed. Send

@@ -102,10 +102,12 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	definitions.Node, definitions.Instance, definitions.Peers = n.opts.Node, n.instance.Keeper().Instance(), peers
-	if definitions.Store, err = journal.Open(ctx, commits, definitions.Logger); err != nil {
+	store, err := journal.Open(ctx, commits, definitions.Logger)
+	if err != nil {
 		return err
 	}
+	shared := &definitions.Shared
+	shared.Store, shared.Node, shared.Instance, shared.Peers = store, n.opts.Node, n.instance.Keeper().Instance(), peers
 	if n.catalog, err = catalog.OpenContext(ctx, "", n.Engine(), definitions); err != nil {
 		return err
 	}

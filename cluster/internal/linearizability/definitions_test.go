@@ -111,7 +111,7 @@ func (s *simulation) open(i int) {
 		s.t.Error(err)
 		return
 	}
-	cat, err := catalog.Open("", eng, catalog.Options{Store: store, Node: fmt.Sprint(i), Tokens: &s.tokens})
+	cat, err := catalog.Open("", eng, catalog.Options{Shared: catalog.SharedOptions{Store: store, Node: fmt.Sprint(i)}, Tokens: &s.tokens})
 	if err != nil {
 		s.t.Error(errors.Join(err, eng.Close()))
 		return
