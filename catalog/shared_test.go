@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -453,6 +454,18 @@ func TestSharedCheckpoint(t *testing.T) {
 		}
 		if err := a.Checkpoint(dir); err == nil {
 			t.Error("a copy was replaced")
+		}
+		store, err := catalog.OpenStore(dir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, prefix := range []string{"hold/", "member/"} { // the nodes do not exist for the copy
+			if err := store.Scan(prefix, func(key string, _ []byte) error { return errors.New(key) }); err != nil {
+				t.Errorf("the copy has the record %v, want none of %s", err, prefix)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
 		}
 		eng := openEngine(t, forebay.Options{})
 		single, err := catalog.Open(dir, eng, catalog.Options{})
