@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/driverkit/keylock"
@@ -17,20 +16,10 @@ import (
 type Options struct {
 	// BranchID stands in the ids of tasks. Default: 1.
 	BranchID int
-	// Store keeps the records. The catalog closes it. Default: a store in the folder that is given to Open. Several catalogs may have
-	// one each on the same journal, see [OpenJournal].
+	// Store keeps the records. The catalog closes it. Default: a store in the folder that is given to Open.
 	Store Store
-	// Node names this catalog among the catalogs that share a journal, and stays the same after a restart. Required with [OpenJournal], else
-	// without effect.
-	Node string
-	// Instance names the engine of this catalog where catalogs share a journal. It is a name that stays as long as the engine's local level does,
-	// and that no other engine ever gets. If another node takes over the engine, it names it in [Catalog.Adopt]. Default: Node.
-	Instance string
-	// Peers reaches the other catalogs that share the journal, for statistics and waiting files. Default: only the statistics and files of this
-	// node are known, and the others are missing.
-	Peers Peers
-	// Lease is how long a catalog that shares a journal has to be silent before others give up its changes. Default: 30 s.
-	Lease time.Duration
+	// Shared is for a catalog that has its definitions in common with others. The module cluster sets it. Default: none.
+	Shared SharedOptions
 	// Tokens makes the tokens of sinks. Default: sinks have none.
 	Tokens Tokens
 	// DropTable deletes a table. A missing table is no error. It is called when a source is deleted with all
@@ -51,13 +40,7 @@ func (o Options) Validate() error {
 	if o.BranchID < 0 {
 		problems = append(problems, fmt.Errorf("catalog: Options.BranchID is %d, must be positive, or 0 for the default", o.BranchID))
 	}
-	if o.Lease != 0 && o.Lease < minLease {
-		problems = append(problems, fmt.Errorf("catalog: Options.Lease is %s, must be at least %s, or 0 for the default", o.Lease, minLease))
-	}
-	if _, ok := o.Store.(sharedStore); ok && o.Node == "" {
-		problems = append(problems, errors.New("catalog: Options.Node is empty, a store of OpenJournal needs it"))
-	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, o.validateShared()...)...)
 }
 
 // How the parts work together
@@ -112,24 +95,23 @@ type Catalog struct {
 // definition that the engine refuses is logged and stays out of use until it is changed. The others work. Close the
 // catalog before the engine.
 //
-// With a store of [OpenJournal] it joins the other catalogs, for which it waits at most 15 s. See [OpenContext].
+// With Options.Shared it joins the other catalogs, for which it waits at most 15 s. See [OpenContext].
 func Open(dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	return OpenContext(ctx, dir, eng, opts)
 }
 
-// OpenContext is [Open] with another bound. With a store of [OpenJournal] it waits until the journal has stored that the instance may
-// have rows. While the journal does not respond, it logs that and tries again until ctx ends. The error is a [*JournalError]
+// OpenContext is [Open] with another bound. With Options.Shared it waits until the store has noted that the instance may
+// have rows. While the store does not respond, it logs that and tries again until ctx ends. The error is a [*JournalError]
 // then. After that ctx means nothing, and without such a store it never does.
 func OpenContext(ctx context.Context, dir string, eng *forebay.Engine, opts Options) (*Catalog, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	opts.BranchID = cmp.Or(opts.BranchID, 1)
-	opts.Lease = cmp.Or(opts.Lease, defaultLease)
-	opts.Instance = cmp.Or(opts.Instance, opts.Node)
 	opts.Logger = warnlog.Or(opts.Logger)
+	opts = opts.withShared()
 	if opts.Store == nil {
 		var err error
 		if opts.Store, err = OpenStore(dir, opts.Logger); err != nil {
@@ -183,7 +165,7 @@ func (c *Catalog) Ready() error {
 	if c.ctx.Err() != nil {
 		return ErrClosed
 	}
-	_, err := c.store.Get(instanceKey) // any record will do
+	_, err := c.store.Get(storeIDKey) // any record will do
 	return err
 }
 
@@ -193,16 +175,12 @@ func (c *Catalog) Engine() *forebay.Engine { return c.eng }
 // Checkpoint writes a copy of the definitions into a new folder, while changes continue. Every change whose task has
 // succeeded before the call is in it. [Open] opens the folder as a catalog. It holds the secrets of the
 // sources and the tokens of the sinks, as the original does. With an error there is no copy; [errors.ErrUnsupported]
-// means that Options.Store is no [Checkpointer].
+// means that Options.Store is neither a [Checkpointer] nor a [SharedStore].
 //
 // Copy the rows first, with [forebay.Engine.Checkpoint], and the definitions after them, so that a token exists for all
 // rows.
 func (c *Catalog) Checkpoint(dir string) error {
-	store, ok := c.store.(Checkpointer)
-	if !ok {
-		return fmt.Errorf("catalog: checkpoint %s: %w by the store", dir, errors.ErrUnsupported)
-	}
-	if err := store.Checkpoint(dir); err != nil {
+	if err := c.co.checkpoint(dir); err != nil {
 		return fmt.Errorf("catalog: checkpoint %s: %w", dir, err)
 	}
 	c.log.Info("catalog checkpoint made", "dir", dir)

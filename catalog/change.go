@@ -33,7 +33,7 @@ type change struct {
 	// created are the sinks that are new or come back. Their tables must be right, even where a deleted sink of the id had
 	// the table before.
 	created map[string]bool
-	// hold is the key of the change's hold in a store that catalogs share, else empty.
+	// hold is what coordinator.begin has returned.
 	hold string
 	// warnings are for the user, although the change was made.
 	warnings []Warning
@@ -103,7 +103,7 @@ func (c *Catalog) compile(t *tree) (*forebay.Definition, error) {
 
 // apply changes the tokens first, then the engine, then the store, whose write decides. What fails before that write is
 // undone. A write that failed is read back. record adds the end of the task to the write, or what remains to be done. record is nil
-// for a change without a task. The caller has the lock of the source and, in a store that catalogs share, a hold.
+// for a change without a task. The caller has the lock of the source, and a hold of coordinator.begin.
 func (c *Catalog) apply(ctx context.Context, by By, ref Ref, task, hold string, p plan, record func(*change) (key string, value []byte)) error {
 	outOfSync := c.repairs.outOfSyncSince(ref.Source)
 	if err := c.co.eraseFollowed(ctx, ref.Source); err != nil {

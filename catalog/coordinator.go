@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -20,7 +22,8 @@ type coordinator interface {
 	// begin makes the first write of a change. planned makes the change, and may be called several times. records has the task, or is empty for
 	// a change without one. The hold keeps other catalogs from the entity, the source and the tables of the change. If another catalog's change
 	// has one of these, the error is [Busy]. With a task begin first waits while the other change may end soon, and until ctx ends. Without one it
-	// does not wait, because its caller has the lock of the source. The caller may call again after await.
+	// does not wait, because its caller has the lock of the source. The caller may call again after await. A catalog that is alone has no holds:
+	// hold is empty, and the other methods ignore it.
 	begin(ctx context.Context, ref Ref, entity, task string, planned func() (*change, error), records map[string][]byte) (hold string, err error)
 	// await waits a moment for the change of another catalog. It reports false when ctx has ended.
 	await(ctx context.Context) bool
@@ -51,6 +54,9 @@ type coordinator interface {
 	syncFollowed(ctx context.Context)
 	// dropFollowed drops the tables and raw records of sources that other catalogs have erased, once the engine has nothing left of the sources.
 	dropFollowed(ctx context.Context) error
+
+	// checkpoint copies the store into a new folder, or returns [errors.ErrUnsupported].
+	checkpoint(dir string) error
 
 	// isShared reports whether engines of other catalogs may have rows of the same sources.
 	isShared() bool
@@ -128,6 +134,14 @@ func (alone) erasing(string) (done func(error)) { return func(error) {} }
 func (alone) eraseFollowed(context.Context, string) error { return nil }
 func (alone) syncFollowed(context.Context)                {}
 func (alone) dropFollowed(context.Context) error          { return nil }
+
+func (a alone) checkpoint(dir string) error {
+	store, ok := a.c.store.(Checkpointer)
+	if !ok {
+		return fmt.Errorf("%w by the store", errors.ErrUnsupported)
+	}
+	return store.Checkpoint(dir)
+}
 
 func (alone) isShared() bool               { return false }
 func (alone) instances() map[string]string { return map[string]string{"": ""} }

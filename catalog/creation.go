@@ -24,7 +24,7 @@ type creation struct {
 	// Source is the source of the change, Task its task.
 	Source string `json:"source"`
 	Task   string `json:"task,omitempty"`
-	// Hold is the key of the hold of the change, in a store that catalogs share.
+	// Hold is the hold of the change. See coordinator.begin.
 	Hold string `json:"hold,omitempty"`
 	// Tables are the keys of the tables, sorted.
 	Tables []string `json:"tables"`

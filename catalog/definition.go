@@ -161,7 +161,7 @@ type Sink struct {
 	Token Token `json:"token,omitzero"`
 	// Cleared is the state of the table when the statistics were cleared last.
 	Cleared Cleared `json:"cleared,omitzero"`
-	// ClearedOn takes its place where nodes share their definitions. It has the state that each instance had counted, by Options.Instance, and
+	// ClearedOn takes its place where nodes share their definitions. It has the state that each instance had counted, by [SharedOptions.Instance], and
 	// "" for instances that had ended.
 	ClearedOn map[string]Cleared `json:"clearedOn,omitempty"`
 }

@@ -53,9 +53,9 @@
 //
 // # Several nodes
 //
-// With a store of [OpenJournal] several catalogs have the same definitions, tasks, secrets and tokens, one on each node of a cluster. Each
+// With a [SharedStore] several catalogs have the same definitions, tasks, secrets and tokens, one on each node of a cluster. Each
 // follows the commits of the others, and so does its engine. The guarantees above hold for changes through all of them. A change first gets
 // a hold on its source and tables, and another node that wants one of these is refused with [Busy]. The hold of a node that is silent for
-// [Options.Lease] ends. Its task has failed, or another node continues its erasure. [Catalog.CatchUp] makes reads show earlier changes
+// [SharedOptions.Lease] ends. Its task has failed, or another node continues its erasure. [Catalog.CatchUp] makes reads show earlier changes
 // of other nodes.
 package catalog

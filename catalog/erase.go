@@ -55,7 +55,7 @@ func (c *Catalog) EraseSource(id string) (Task, error) {
 	}))
 }
 
-// resumeErasures continues erasures that an earlier opening has begun, or another catalog whose hold this one has now. The sources are no
+// resumeErasures continues erasures that an earlier opening has begun, with a hold of the coordinator. The sources are no
 // longer in the catalog.
 func (c *Catalog) resumeErasures(erasures []*erasure, hold string) {
 	erasures = slices.DeleteFunc(erasures, func(e *erasure) bool { return !c.tasks.resume(e.Task) })

@@ -17,9 +17,6 @@ import (
 //
 // A catalog that has its store for itself keeps a record for each archive that is to be erased, from the end of the source to the end of its
 // raw records. So an archive that is away for longer than the task waits does not keep them.
-//
-// Where catalogs share a store, records that wait in the instance of another node would come after the erasure. So each instance erases the archive
-// once more when it has nothing left of the source, with the tables. See shareddropagain.go. This also reaches folders that only one node can see.
 
 // archivePrefix begins the keys of archives that are to be erased.
 const archivePrefix = "archive/"

@@ -17,8 +17,8 @@ import (
 // storeMemory bounds the memory of the default store, because definitions are small.
 const storeMemory = 1 << 20
 
-// instanceKey holds the random id of the store. No prefix of the catalog covers it.
-const instanceKey = "store/instance"
+// storeIDKey holds the random id of the store. No prefix of the catalog covers it.
+const storeIDKey = "store/instance"
 
 type pebbleStore struct {
 	dir string
@@ -44,7 +44,7 @@ func openStore(dir string, log *slog.Logger, disk vfs.FS) (Store, error) {
 	s := &pebbleStore{dir: filepath.Clean(dir)}
 	s.db = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: s.dir, FS: disk, Log: warnlog.Or(log), MemTable: storeMemory},
-		Name:   "store of the catalog", InstanceKey: instanceKey, Salvage: true,
+		Name:   "store of the catalog", InstanceKey: storeIDKey, Salvage: true,
 	})
 	err := s.db.Open()
 	var inUse *pebblestore.InUseError

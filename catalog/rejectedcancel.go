@@ -37,7 +37,7 @@ func (c *Catalog) cancelRejects(ctx context.Context, ref Ref) (Task, error) {
 		return now, err
 	}
 	knows := func(instance string) bool {
-		return instance == c.opts.Instance || slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance })
+		return instance == c.opts.Shared.Instance || slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance })
 	}
 	if missing := got.missing(ctx, knows); len(missing) > 0 {
 		return Task{}, &MissingError{missing}

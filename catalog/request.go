@@ -186,7 +186,7 @@ func (c *Catalog) everywhere(ctx context.Context, r request) (_ outcome, why str
 	if err = cmp.Or(err, own); err != nil || r.File != "" && done != outcomeNotFound {
 		return done, why, err
 	}
-	// A node that has lost its instance and does not know yet fails. Its adopter does not.
+	// An engine that another node continues may not know that yet, and fails. The other node does not.
 	failed := func(instance string) bool {
 		return slices.ContainsFunc(all, func(i instanceResponse) bool { return i.Instance == instance && i.Outcome == outcomeFailed })
 	}

@@ -21,9 +21,9 @@ func TestSharedPause(t *testing.T) {
 		same(t, a, b)
 		// The third append of a change with a new table decides. The three are hold and task, creation, definitions.
 		asleep, wake := make(chan struct{}), make(chan struct{})
-		a.wire.appends.Store(0)
+		a.store.appends.Store(0)
 		var once sync.Once
-		a.wire.before = func(n int64) error {
+		a.store.before = func(n int64) error {
 			if n >= 3 {
 				once.Do(func() { close(asleep) })
 				<-wake
@@ -87,19 +87,19 @@ func dieAt(t *testing.T, change func(n *node) (catalog.Task, error), step int64,
 	a, b := all[0], all[1]
 	done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
 	same(t, all...)
-	a.wire.appends.Store(0)
+	a.store.appends.Store(0)
 	die := func(n int64) error {
 		if n >= step {
-			a.wire.cut.Store(true)
+			a.store.cut.Store(true)
 		}
-		return a.wire.check()
+		return a.store.check()
 	}
-	if a.wire.before = die; stored {
-		a.wire.before, a.wire.after = nil, die
+	if a.store.before = die; stored {
+		a.store.before, a.store.after = nil, die
 	}
 	task, _ := change(a) // it may fail. b tells what became of it
 	time.Sleep(2 * time.Minute)
-	if !a.wire.cut.Load() {
+	if !a.store.cut.Load() {
 		t.Fatalf("the change has fewer than %d appends", step)
 	}
 	if err := b.CatchUp(t.Context()); err != nil {
@@ -130,8 +130,8 @@ func dieAt(t *testing.T, change func(n *node) (catalog.Task, error), step int64,
 	done(t, b.Catalog)(b.CreateSource(user, spec("New", "x")))
 	same(t, b, all[2])
 	// The node is back, with its old memory.
-	a.wire.before, a.wire.after = nil, nil
-	a.wire.cut.Store(false)
+	a.store.before, a.store.after = nil, nil
+	a.store.cut.Store(false)
 	time.Sleep(2 * time.Minute)
 	same(t, all...)
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,58 +18,14 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/changelog/changelogtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// wire is the way of one node to a journal. It can be cut.
-type wire struct {
-	changelog.Journal
-	appends atomic.Int64
-	// before and after, if not nil, are called around each append, with its number from 1. An error of theirs is the error of the append.
-	before, after func(n int64) error
-	cut           atomic.Bool
-}
-
-var errCut = errors.New("the node is cut off")
-
-func (w *wire) check() error {
-	if w.cut.Load() {
-		return errCut
-	}
-	return nil
-}
-
-func (w *wire) Append(ctx context.Context, after changelog.Position, data []byte) error {
-	n := w.appends.Add(1)
-	if w.before != nil {
-		if err := w.before(n); err != nil {
-			return err
-		}
-	}
-	if err := w.check(); err != nil {
-		return err
-	}
-	err := w.Journal.Append(ctx, after, data)
-	if err == nil && w.after != nil {
-		err = w.after(n)
-	}
-	return err
-}
-
-func (w *wire) Read(ctx context.Context, from changelog.Position) iter.Seq2[changelog.JournalEntry, error] {
-	if err := w.check(); err != nil {
-		return func(yield func(changelog.JournalEntry, error) bool) { yield(changelog.JournalEntry{}, err) }
-	}
-	return w.Journal.Read(ctx, from)
-}
-
-// node is a catalog with its engine on a shared journal.
+// node is a catalog with its engine on a shared log.
 type node struct {
 	*catalog.Catalog
-	eng  *forebay.Engine
-	wire *wire
+	eng   *forebay.Engine
+	store *sharedMemory
 	// deaf means that requests of other nodes do not arrive.
 	deaf atomic.Bool
 	// respond, if not nil, changes the response of the node.
@@ -98,17 +56,17 @@ func (n *nodes) Ask(ctx context.Context, request []byte) iter.Seq2[[]byte, error
 
 // nodes are a cluster. All of them have the same target.
 type nodes struct {
-	t       *testing.T
-	journal *changelogtest.Journal
-	target  *buffertest.Memory
-	opts    catalog.Options
+	t      *testing.T
+	log    *sharedLog
+	target *buffertest.Memory
+	opts   catalog.Options
 
 	mu  sync.Mutex
 	all []*node
 }
 
 func newNodes(t *testing.T, opts catalog.Options) *nodes {
-	return &nodes{t: t, journal: changelogtest.NewJournal(1, changelogtest.Faults{}), target: buffertest.NewMemory(), opts: opts}
+	return &nodes{t: t, log: newSharedLog(), target: buffertest.NewMemory(), opts: opts}
 }
 
 // open opens a node with a name. Its engine begins with an empty folder.
@@ -120,13 +78,9 @@ func (n *nodes) open(name string) *node {
 // openWith opens a node with an engine, which has the name of an instance.
 func (n *nodes) openWith(name, instance string, eng *forebay.Engine) *node {
 	n.t.Helper()
-	w := &wire{Journal: n.journal}
-	store, err := catalog.OpenJournal(n.t.Context(), w, slog.New(slog.DiscardHandler))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	store := openShared(n.log)
 	opts := n.opts
-	opts.Store, opts.Node, opts.Instance, opts.Peers = store, name, instance, n
+	opts.Shared = catalog.SharedOptions{Store: store, Node: name, Instance: instance, Peers: n}
 	cat, err := catalog.Open(filepath.Join(n.t.TempDir(), "catalog"), eng, opts)
 	if err != nil {
 		n.t.Fatal(err)
@@ -136,7 +90,7 @@ func (n *nodes) openWith(name, instance string, eng *forebay.Engine) *node {
 			n.t.Error(err)
 		}
 	})
-	one := &node{Catalog: cat, eng: eng, wire: w}
+	one := &node{Catalog: cat, eng: eng, store: store}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, one)
@@ -284,7 +238,19 @@ func TestSharedRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})
 		all := cluster.three()
-		cluster.journal.SetFaults(changelogtest.Faults{Delay: 10 * time.Millisecond, Timeout: time.Second, LostResponses: 0.1, LateRequests: 0.05})
+		for i, n := range all {
+			rng := rand.New(rand.NewPCG(1, uint64(i))) // only one append of a node runs at a time
+			n.store.before = func(int64) error {
+				time.Sleep(time.Duration(rng.IntN(int(10 * time.Millisecond))))
+				return nil
+			}
+			n.store.after = func(int64) error {
+				if rng.IntN(10) == 0 {
+					return errCut // the response is lost
+				}
+				return nil
+			}
+		}
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
 		// untilFree makes a change that others may be in the way of.
 		untilFree := func(n *node, change func() (catalog.Task, error)) {
@@ -322,7 +288,6 @@ func TestSharedRace(t *testing.T) {
 			})
 		}
 		work.Wait()
-		cluster.journal.SetFaults(changelogtest.Faults{})
 		same(t, all...)
 		for _, n := range all {
 			versions, err := n.Versions(catalog.Ref{Source: "web", Sink: "a"})
@@ -381,7 +346,7 @@ func TestSharedCatchUp(t *testing.T) {
 		if err := all[2].Close(); err != nil {
 			t.Fatal(err)
 		}
-		all[1].wire.cut.Store(true)
+		all[1].store.cut.Store(true)
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("More", "b")))
 		done(t, all[0].Catalog)(all[0].Disable(user, catalog.Ref{Source: "web"}))
 		done(t, all[0].Catalog)(all[0].CreateSink(user, "web", spec("x", "c").Sinks[0]))
@@ -392,7 +357,7 @@ func TestSharedCatchUp(t *testing.T) {
 		if _, err := all[1].Source("web"); err != nil {
 			t.Error(err)
 		}
-		all[1].wire.cut.Store(false)
+		all[1].store.cut.Store(false)
 		same(t, all[0], all[1], cluster.open("c"))
 	})
 }
@@ -490,6 +455,18 @@ func TestSharedCheckpoint(t *testing.T) {
 		if err := a.Checkpoint(dir); err == nil {
 			t.Error("a copy was replaced")
 		}
+		store, err := catalog.OpenStore(dir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, prefix := range []string{"hold/", "member/"} { // the nodes do not exist for the copy
+			if err := store.Scan(prefix, func(key string, _ []byte) error { return errors.New(key) }); err != nil {
+				t.Errorf("the copy has the record %v, want none of %s", err, prefix)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
 		eng := openEngine(t, forebay.Options{})
 		single, err := catalog.Open(dir, eng, catalog.Options{})
 		if err != nil {
@@ -503,4 +480,24 @@ func TestSharedCheckpoint(t *testing.T) {
 		same(t, a, &node{Catalog: single, eng: eng})
 		done(t, single)(single.Disable(user, catalog.Ref{Source: "web"}))
 	})
+}
+
+// A catalog that would write to a shared store as if it had the store for itself is not opened.
+func TestSharedOptionsAreChecked(t *testing.T) {
+	for want, opts := range map[string]catalog.Options{
+		"Shared.Node is empty": {Shared: catalog.SharedOptions{Store: openShared(newSharedLog())}},
+		"Shared.Lease is 1s":   {Shared: catalog.SharedOptions{Store: openShared(newSharedLog()), Node: "a", Lease: time.Second}},
+		"to a SharedStore":     {Store: openShared(newSharedLog())},
+		"next to Options.Shared": {
+			Store: newMemory(), Shared: catalog.SharedOptions{Store: openShared(newSharedLog()), Node: "a"},
+		},
+	} {
+		if err := opts.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	opts := catalog.Options{Shared: catalog.SharedOptions{Store: openShared(newSharedLog()), Node: "a"}}
+	if err := opts.Validate(); err != nil {
+		t.Errorf("got %v for a shared store and a node, want no error", err)
+	}
 }

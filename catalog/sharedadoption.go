@@ -19,7 +19,7 @@ type Adoption struct {
 }
 
 // Adopt makes this catalog, which must be on a shared store, serve the statistics, waiting files and rejected records of an instance. See
-// [Options.Instance]. The engine takes only the rows of replayed records. epoch is higher than that of every node that has had the instance
+// [SharedOptions.Instance]. The engine takes only the rows of replayed records. epoch is higher than that of every node that has had the instance
 // before. The caller calls Follow and Finish while it drains the engine, and Close before it closes the engine.
 func (c *Catalog) Adopt(instance string, epoch uint64, eng *forebay.Engine) (*Adoption, error) {
 	s, ok := c.co.(*shared)

@@ -22,7 +22,7 @@ type sharedCounts struct {
 }
 
 func (s *shared) count(ctx context.Context, sources []string) counts {
-	k := sharedCounts{instance: s.c.opts.Instance, others: map[string]map[[2]string]sinkCounts{}}
+	k := sharedCounts{instance: s.opts.Instance, others: map[string]map[[2]string]sinkCounts{}}
 	r := request{Op: opStatistics, Sources: sources}
 	got := s.askNodes(ctx, statisticsTimeout, r, nil)
 	var responses []instanceResponse

@@ -13,13 +13,15 @@ import (
 
 // An import that has begun before a source is erased through another node may end after the tables were dropped, and make them again. So
 // each instance drops them once more when it has nothing left of the source, which is when its imports have ended, and says that it has
-// followed after that. The design that lost was an erasure that waits for all instances. It would not end while one of them is away.
+// followed after that. It erases the archive of the source once more as well, because records that wait in the instance may reach it after
+// the erasure, and perhaps its node alone can see the folder. The design that lost was an erasure that waits for all instances. It would not
+// end while one of them is away.
 
 // dropWait is how long Finish waits for another node that needs one of the tables.
 const dropWait = 10 * time.Second
 
 func (s *shared) dropFollowed(ctx context.Context) error {
-	drops := s.members.view().drops(s.c.opts.Instance)
+	drops := s.members.view().drops(s.opts.Instance)
 	if len(drops) == 0 {
 		return nil
 	}
@@ -66,9 +68,9 @@ func (s *shared) tryDropAgain(ctx context.Context, tables []string) error {
 	}
 	defer s.c.tables.endUndo(id)
 	key := holdPrefix + id
-	own := hold{Node: s.c.opts.Node, Opening: s.opening, Tables: tables, Drops: true}
+	own := hold{Node: s.opts.Node, Opening: s.opening, Tables: tables, Drops: true}
 	records := map[string][]byte{key: encode(own)}
-	if err := s.store.commitIf(func() error { return s.conflict(own) }, records); err != nil {
+	if err := s.store.CommitIf(func() error { return s.conflict(own) }, records); err != nil {
 		s.c.repairs.giveUp(records, err)
 		return err
 	}

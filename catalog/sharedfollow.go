@@ -14,16 +14,13 @@ import (
 )
 
 // CatchUp returns when this catalog shows all changes made through any node before the call. Without a store that several catalogs share it
-// returns at once. The error is a [*JournalError] if the journal does not respond.
+// returns at once. The error is a [*JournalError] if the store does not respond.
 func (c *Catalog) CatchUp(ctx context.Context) error { return c.co.catchUp(ctx, commitTimeout) }
 
 func (s *shared) catchUp(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := s.store.catchUp(ctx); err != nil {
-		return &JournalError{err}
-	}
-	return nil
+	return s.store.CatchUp(ctx)
 }
 
 // took copies a stored commit into memory.
@@ -77,7 +74,7 @@ func (s *shared) apply(records map[string][]byte, own bool) error {
 		}
 	}
 	for _, source := range erased {
-		if len(s.members.view().owed(s.c.opts.Instance, source)) > 0 {
+		if len(s.members.view().owed(s.opts.Instance, source)) > 0 {
 			s.eraseLater(source)
 		}
 	}
@@ -104,8 +101,11 @@ func (s *shared) show(*change, []retired) {}
 
 // outcome returns the tree that took has read, or what another node has made of it since.
 func (s *shared) outcome(ch *change, records map[string][]byte, cause error) (stored bool, next *tree, err error) {
-	if pending, ok := errors.AsType[*pendingError](cause); ok {
-		stored, err = pending.outcome()
+	if pending, ok := errors.AsType[*PendingError](cause); ok {
+		err = pending.Outcome()
+		if stored = err == nil; errors.Is(err, ErrNotCommitted) {
+			err = nil
+		}
 	} else {
 		stored, err = s.c.isStored(records)
 	}
@@ -122,7 +122,7 @@ func (s *shared) erase(ch *change) error {
 }
 
 func (s *shared) erasing(source string) (done func(error)) {
-	owed := s.members.view().owed(s.c.opts.Instance, source)
+	owed := s.members.view().owed(s.opts.Instance, source)
 	return func(err error) {
 		if err != nil || s.followed(owed, false) != nil {
 			s.eraseLater(source)
@@ -146,7 +146,7 @@ func (s *shared) eraseFollowed(ctx context.Context, source string) error {
 	if !erased {
 		return nil
 	}
-	owed := s.members.view().owed(s.c.opts.Instance, source)
+	owed := s.members.view().owed(s.opts.Instance, source)
 	_, err := s.c.defineInEngine(ctx, source, nil, forebay.ApplyOptions{})
 	if err == nil {
 		err = eraseRows(ctx, s.c.eng, source)
@@ -158,7 +158,7 @@ func (s *shared) eraseFollowed(ctx context.Context, source string) error {
 		return err
 	}
 	s.erasedMu.Lock()
-	if len(s.members.view().owed(s.c.opts.Instance, source)) == 0 { // else there is another erasure by now
+	if len(s.members.view().owed(s.opts.Instance, source)) == 0 { // else there is another erasure by now
 		delete(s.erased, source)
 	}
 	s.erasedMu.Unlock()

@@ -190,7 +190,7 @@ func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change,
 			return "", err
 		}
 		own := hold{
-			Node: s.c.opts.Node, Opening: s.opening, Task: task, Entity: entity, Source: ref.Source,
+			Node: s.opts.Node, Opening: s.opening, Task: task, Entity: entity, Source: ref.Source,
 			Tables: newTables(ch.old, ch.next), Adds: ch.next.live() && !ch.old.live(),
 		}
 		if ch.erasure != nil {
@@ -198,7 +198,7 @@ func (s *shared) tryBegin(ref Ref, entity, task string, planned func() (*change,
 		}
 		all := map[string][]byte{key: encode(own)}
 		maps.Copy(all, records)
-		err = s.store.commitIf(func() error {
+		err = s.store.CommitIf(func() error {
 			if s.c.defs.get(ref.Source) != ch.old {
 				return ErrChanged
 			}
@@ -257,7 +257,7 @@ func (s *shared) conflict(h hold) error {
 // commit changes the record of the hold each time, so that takeOver, which has looked at the records of the change before, is refused.
 func (s *shared) commit(key string, records map[string][]byte) error {
 	s.beat(key, records)
-	return s.store.commitIf(func() error {
+	return s.store.CommitIf(func() error {
 		// The record is gone if a commit before this one has ended the change.
 		if record, err := s.c.store.Get(key); err != nil || record == nil {
 			return cmp.Or(err, ErrChanged)
@@ -269,11 +269,11 @@ func (s *shared) commit(key string, records map[string][]byte) error {
 // watchHolds beats for the holds of this catalog, and takes over holds of other catalogs that are silent for a lease.
 func (s *shared) watchHolds() {
 	defer s.c.tasks.work.Done()
-	tick := time.NewTicker(s.c.opts.Lease / 3)
+	tick := time.NewTicker(s.opts.Lease / 3)
 	defer tick.Stop()
 	for {
 		own, others := s.all()
-		if len(others) > 0 && s.catchUp(s.c.ctx, s.c.opts.Lease/3) != nil {
+		if len(others) > 0 && s.catchUp(s.c.ctx, s.opts.Lease/3) != nil {
 			s.deaf()
 			others = nil
 		}
@@ -284,7 +284,7 @@ func (s *shared) watchHolds() {
 			}
 		}
 		for key, o := range others {
-			if time.Since(o.since) >= s.c.opts.Lease || o.hold.Node == s.c.opts.Node {
+			if time.Since(o.since) >= s.opts.Lease || o.hold.Node == s.opts.Node {
 				s.takeOver(key, o)
 			}
 		}
@@ -302,7 +302,7 @@ func (s *shared) takeOver(key string, o seenHold) {
 	var erasures []*erasure
 	var tables []string
 	next, own := holdPrefix+uuid.NewString(), o.hold
-	own.Node, own.Opening = s.c.opts.Node, s.opening
+	own.Node, own.Opening = s.opts.Node, s.opening
 	err := errors.Join(
 		scan(s.c.store, erasurePrefix, func(_ string, e *erasure) {
 			if e.Task.ID == o.hold.Task {
@@ -326,7 +326,7 @@ func (s *shared) takeOver(key string, o seenHold) {
 		}))
 	}
 	if err == nil {
-		err = s.store.commitIf(func() error {
+		err = s.store.CommitIf(func() error {
 			record, err := s.c.store.Get(key)
 			if err == nil && !bytes.Equal(record, o.record) {
 				err = ErrChanged
@@ -334,12 +334,10 @@ func (s *shared) takeOver(key string, o seenHold) {
 			return err
 		}, records)
 	}
-	if pending, ok := errors.AsType[*pendingError](err); ok {
+	if pending, ok := errors.AsType[*PendingError](err); ok {
 		select {
-		case <-pending.commit.done:
-			if stored, unknown := pending.outcome(); stored || unknown == nil {
-				err = pending.commit.err
-			}
+		case <-pending.Done():
+			err = pending.Outcome()
 		case <-s.c.ctx.Done():
 		}
 	}

@@ -3,7 +3,6 @@ package catalog_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,17 +12,13 @@ import (
 	"github.com/forebay/forebay/internal/synctest"
 )
 
-// join opens a node whose wire to the journal is cut, or loses a response, when the node wants to join.
-func join(t *testing.T, ctx context.Context, n *nodes, prepare func(*wire)) (*catalog.Catalog, error) {
+// join opens a node whose way to the log is cut, or loses a response, when the node wants to join.
+func join(t *testing.T, ctx context.Context, n *nodes, prepare func(*sharedMemory)) (*catalog.Catalog, error) {
 	t.Helper()
-	w := &wire{Journal: n.journal}
-	store, err := catalog.OpenJournal(t.Context(), w, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	prepare(w)
+	store := openShared(n.log)
+	prepare(store)
 	opts := n.opts
-	opts.Store, opts.Node, opts.Instance, opts.Peers = store, "late", "late-1", n
+	opts.Shared = catalog.SharedOptions{Store: store, Node: "late", Instance: "late-1", Peers: n}
 	cat, err := catalog.OpenContext(ctx, "", openEngine(t, forebay.Options{Target: n.target}), opts)
 	if err == nil {
 		t.Cleanup(func() {
@@ -35,19 +30,19 @@ func join(t *testing.T, ctx context.Context, n *nodes, prepare func(*wire)) (*ca
 	return cat, err
 }
 
-// cutFor cuts a wire for a time.
-func cutFor(w *wire, d time.Duration) {
-	w.cut.Store(true)
-	time.AfterFunc(d, func() { w.cut.Store(false) })
+// cutFor cuts a node off for a time.
+func cutFor(s *sharedMemory, d time.Duration) {
+	s.cut.Store(true)
+	time.AfterFunc(d, func() { s.cut.Store(false) })
 }
 
-// loseResponse has the first append stored without a response, and then cuts the wire for a time.
-func loseResponse(w *wire, d time.Duration) {
-	w.after = func(n int64) error {
+// loseResponse has the first append stored without a response, and then cuts the node off for a time.
+func loseResponse(s *sharedMemory, d time.Duration) {
+	s.after = func(n int64) error {
 		if n > 1 {
 			return nil
 		}
-		cutFor(w, d)
+		cutFor(s, d)
 		return errCut
 	}
 }
@@ -55,9 +50,9 @@ func loseResponse(w *wire, d time.Duration) {
 // TestJoinWaits makes the outage of the journal much longer than the time of a commit, and the caller has more patience. The node is open
 // when it is over, and the others know it.
 func TestJoinWaits(t *testing.T) {
-	for name, prepare := range map[string]func(*wire){
-		"cut":           func(w *wire) { cutFor(w, 5*time.Minute) },
-		"response lost": func(w *wire) { loseResponse(w, 5*time.Minute) },
+	for name, prepare := range map[string]func(*sharedMemory){
+		"cut":           func(s *sharedMemory) { cutFor(s, 5*time.Minute) },
+		"response lost": func(s *sharedMemory) { loseResponse(s, 5*time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,9 +81,9 @@ func TestJoinWaits(t *testing.T) {
 
 // TestJoinEndsWithItsContext checks that the error says who waits, and for what.
 func TestJoinEndsWithItsContext(t *testing.T) {
-	for name, prepare := range map[string]func(*wire){
-		"cut":           func(w *wire) { cutFor(w, time.Hour) },
-		"response lost": func(w *wire) { loseResponse(w, time.Hour) },
+	for name, prepare := range map[string]func(*sharedMemory){
+		"cut":           func(s *sharedMemory) { cutFor(s, time.Hour) },
+		"response lost": func(s *sharedMemory) { loseResponse(s, time.Hour) },
 	} {
 		for _, patience := range []time.Duration{5 * time.Second, 2 * time.Minute} {
 			t.Run(name+" "+patience.String(), func(t *testing.T) {
@@ -121,14 +116,10 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 func TestJoinWithoutAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, catalog.Options{})
-		w := &wire{Journal: n.journal}
-		store, err := catalog.OpenJournal(t.Context(), w, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.cut.Store(true)
+		store := openShared(n.log)
+		store.cut.Store(true)
 		opts := n.opts
-		opts.Store, opts.Node, opts.Peers = store, "late", n
+		opts.Shared = catalog.SharedOptions{Store: store, Node: "late", Peers: n}
 		began := time.Now()
 		var away *catalog.JournalError
 		if _, err := catalog.Open("", openEngine(t, forebay.Options{Target: n.target}), opts); !errors.As(err, &away) {

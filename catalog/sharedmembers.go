@@ -222,7 +222,7 @@ func (s *shared) changeMembers(build func(membersView) map[string][]byte) error 
 		if len(records) == 0 {
 			return nil
 		}
-		err := s.store.commitIf(func() error {
+		err := s.store.CommitIf(func() error {
 			if s.members.view().version != v.version {
 				return ErrChanged
 			}
@@ -244,7 +244,7 @@ func (s *shared) join(ctx context.Context) error {
 		if err == nil && stop() {
 			return nil
 		}
-		pending, unsure := errors.AsType[*pendingError](err)
+		pending, unsure := errors.AsType[*PendingError](err)
 		journal, silent := errors.AsType[*JournalError](err)
 		ended := context.Cause(ctx)
 		if silent && !unsure && ended != nil && journal.Err != ended {
@@ -252,20 +252,20 @@ func (s *shared) join(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(away, ended) && ended != nil:
-			return &JournalError{away}
+			return &JournalError{Err: away}
 		case ended != nil && away != nil:
-			return &JournalError{fmt.Errorf("%w, after %w", ended, away)}
+			return &JournalError{Err: fmt.Errorf("%w, after %w", ended, away)}
 		case ended != nil:
-			return &JournalError{ended}
-		case !unsure && (!silent || final(journal.Err)):
+			return &JournalError{Err: ended}
+		case !unsure && (!silent || journal.Final):
 			stop()
 			return err
 		}
 		away = journal.Err
-		s.c.log.Warn("instance waits for the journal of definitions", "instance", s.c.opts.Instance, "cause", away, "next", "check that a majority of the servers is running")
+		s.c.log.Warn("instance waits for the journal of definitions", "instance", s.opts.Instance, "cause", away, "next", "check that a majority of the servers is running")
 		if unsure {
 			select {
-			case <-pending.commit.done: // the next attempt sees whether it is stored
+			case <-pending.Done(): // the next attempt sees whether it is stored
 			case <-ctx.Done():
 			}
 		}
@@ -274,24 +274,24 @@ func (s *shared) join(ctx context.Context) error {
 
 // tryJoin makes one attempt to join, which ends with a [*JournalError] while the journal does not respond.
 func (s *shared) tryJoin(ctx context.Context) error {
-	if _, ok := s.members.view().instances[s.c.opts.Instance]; ok {
+	if _, ok := s.members.view().instances[s.opts.Instance]; ok {
 		return nil // of an earlier opening, which may have left rows
 	}
 	if err := s.catchUp(ctx, commitTimeout); err != nil {
 		return err
 	}
 	return s.changeMembers(func(v membersView) map[string][]byte {
-		if _, ok := v.instances[s.c.opts.Instance]; ok {
+		if _, ok := v.instances[s.opts.Instance]; ok {
 			return nil
 		}
-		return v.replace(s.c.opts.Instance, &member{Node: s.c.opts.Node, Erased: slices.Collect(maps.Keys(v.erased))})
+		return v.replace(s.opts.Instance, &member{Node: s.opts.Node, Erased: slices.Collect(maps.Keys(v.erased))})
 	})
 }
 
 // followed says that the instance of this catalog has nothing left of some erasures, but perhaps tables and raw records. See shareddropagain.go.
 func (s *shared) followed(erased []string, tables bool) error {
 	return s.changeMembers(func(v membersView) map[string][]byte {
-		m, ok := v.instances[s.c.opts.Instance]
+		m, ok := v.instances[s.opts.Instance]
 		if !ok || !slices.ContainsFunc(erased, func(e string) bool { return v.hasErased(e) && !slices.Contains(m.Erased, e) }) {
 			return nil
 		}
@@ -299,19 +299,19 @@ func (s *shared) followed(erased []string, tables bool) error {
 		if tables {
 			m.Drop = append(slices.Clone(m.Drop), erased...)
 		}
-		return v.replace(s.c.opts.Instance, &m)
+		return v.replace(s.opts.Instance, &m)
 	})
 }
 
 // droppedAgain says that the instance of this catalog has dropped the tables of some erasures again.
 func (s *shared) droppedAgain(erased []string) error {
 	return s.changeMembers(func(v membersView) map[string][]byte {
-		m, ok := v.instances[s.c.opts.Instance]
+		m, ok := v.instances[s.opts.Instance]
 		if !ok {
 			return nil
 		}
 		m.Drop = slices.DeleteFunc(slices.Clone(m.Drop), func(e string) bool { return slices.Contains(erased, e) })
-		return v.replace(s.c.opts.Instance, &m)
+		return v.replace(s.opts.Instance, &m)
 	})
 }
 

@@ -103,7 +103,7 @@ type response struct {
 func (c *Catalog) Respond(ctx context.Context, asked []byte) []byte {
 	s, ok := c.co.(*shared)
 	var r peerRequest
-	a := response{Format: peerFormat, Node: c.opts.Node}
+	a := response{Format: peerFormat, Node: c.opts.Shared.Node}
 	err := json.Unmarshal(asked, &r)
 	switch {
 	case !ok || c.ctx.Err() != nil || r.From == s.opening:
@@ -129,7 +129,7 @@ func (c *Catalog) Respond(ctx context.Context, asked []byte) []byte {
 }
 
 func (s *shared) carryOut(ctx context.Context, r request) (list []instanceResponse) {
-	own := adopted{place: place{eng: s.c.eng, instance: s.c.opts.Instance}}
+	own := adopted{place: place{eng: s.c.eng, instance: s.opts.Instance}}
 	for _, a := range append(s.adopted.all(), own) {
 		if r.Rejects == nil || r.Rejects.Instance == "" || r.Rejects.Instance == a.instance {
 			list = append(list, s.carryOutWith(ctx, a, r))
@@ -209,17 +209,17 @@ func (s *shared) askNodes(ctx context.Context, timeout time.Duration, r request,
 	for _, m := range s.members.view().instances {
 		nodes[m.Node] = true
 	}
-	if delete(nodes, s.c.opts.Node); len(nodes) == 0 {
+	if delete(nodes, s.opts.Node); len(nodes) == 0 {
 		return got
 	}
-	if s.c.opts.Peers == nil {
+	if s.opts.Peers == nil {
 		got.cause = errors.New("this node cannot ask others")
 		return got
 	}
 	asked := peerRequest{peerFormat, s.opening, r, timeout}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for data, err := range s.c.opts.Peers.Ask(ctx, encode(asked)) {
+	for data, err := range s.opts.Peers.Ask(ctx, encode(asked)) {
 		if err != nil {
 			if ctx.Err() == nil {
 				got.cause = err
@@ -268,7 +268,7 @@ func (s *shared) missingOf(v membersView, has func(instance string) bool, got no
 		switch a, responded := got.byNode[node]; {
 		case responded && a.Refused != "":
 			m.Reason = a.Refused
-		case responded || node == s.c.opts.Node:
+		case responded || node == s.opts.Node:
 			m.Reason = "the node has a new instance, and no node has this one: it is about to be taken over, or damaged"
 		case got.cause != nil:
 			m.Reason = "the servers do not pass on the request"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
 	"github.com/forebay/forebay/internal/program/refusal"
 	"github.com/forebay/forebay/stream/streamapi"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/giveup"
 	"github.com/forebay/forebay/internal/program/refusal"

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/streamapi"
 )

@@ -15,8 +15,9 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
+	"github.com/forebay/forebay/cluster/internal/journal"
 	"github.com/forebay/forebay/cluster/internal/lease"
 	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
@@ -77,11 +78,11 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	journal, err := natsdriver.NewJournal(n.conn, n.opts.NATS)
+	commits, err := natsdriver.NewJournal(n.conn, n.opts.NATS)
 	if err != nil {
 		return err
 	}
-	if err := n.share(ctx, dir, map[string]sharedPart{"the store of owners": owners, "the journal of definitions": journal}); err != nil {
+	if err := n.share(ctx, dir, map[string]sharedPart{"the store of owners": owners, "the journal of definitions": commits}); err != nil {
 		return err
 	}
 	// Imports that wait for a node that is gone wait longer than adoption. In return an election of the servers interrupts no import.
@@ -101,10 +102,12 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	definitions.Node, definitions.Instance, definitions.Peers = n.opts.Node, n.instance.Keeper().Instance(), peers
-	if definitions.Store, err = catalog.OpenJournal(ctx, journal, definitions.Logger); err != nil {
+	store, err := journal.Open(ctx, commits, definitions.Logger)
+	if err != nil {
 		return err
 	}
+	shared := &definitions.Shared
+	shared.Store, shared.Node, shared.Instance, shared.Peers = store, n.opts.Node, n.instance.Keeper().Instance(), peers
 	if n.catalog, err = catalog.OpenContext(ctx, "", n.Engine(), definitions); err != nil {
 		return err
 	}

@@ -431,7 +431,7 @@ func TestValidate(t *testing.T) {
 		"IngestURL":              func(o *cluster.Options) { o.API.IngestURL = "" },
 		"MaxBodyBytes":           func(o *cluster.Options) { o.API.Auth, o.API.Ingest.MaxBodyBytes = nil, 1 },
 		"natsdriver: Replicas ":  func(o *cluster.Options) { o.NATS.Replicas = 2 },
-		"they are the cluster's": func(o *cluster.Options) { o.Catalog.Node = "a" },
+		"they are the cluster's": func(o *cluster.Options) { o.Catalog.Shared.Node = "a" },
 		"BranchID":               func(o *cluster.Options) { o.Catalog.BranchID = -1 },
 	} {
 		o := c.options(0)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // A node asks the others about themselves in the frame of the requests of catalogs, so that a release that does not know the request

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/forebay/forebay/cluster/natsdriver"
 )

@@ -51,7 +51,7 @@ type Options struct {
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the
 	// cluster's. One node at a time imports into the tables of a Target that is [driver.Exclusive].
 	Engine forebay.Options
-	// Catalog are the options of the definitions, which all nodes share. Store, Node, Instance and Peers are the cluster's. BranchID defaults to
+	// Catalog are the options of the definitions, which all nodes share. Store, and Shared except for its Lease, are the cluster's. BranchID defaults to
 	// the branch of API.Ingest.
 	Catalog catalog.Options
 	// API are the options of the Stream API and, with its field Ingest, of ingestion. Without API.Auth there is no Stream API.
@@ -80,8 +80,8 @@ func (o Options) Validate() error {
 			}
 		}
 	}
-	if o.Catalog.Store != nil || o.Catalog.Node != "" || o.Catalog.Instance != "" || o.Catalog.Peers != nil {
-		fault("Catalog has a Store, a Node, an Instance or Peers: they are the cluster's")
+	if s := o.Catalog.Shared; o.Catalog.Store != nil || s.Store != nil || s.Node != "" || s.Instance != "" || s.Peers != nil {
+		fault("Catalog has a Store, or Catalog.Shared more than a Lease: they are the cluster's")
 	}
 	if o.Engine.Leases != nil {
 		fault("Engine.Leases is the cluster's, leave it empty")

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
 )
 

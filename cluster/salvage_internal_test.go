@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/salvage"
 	"github.com/forebay/forebay/stream"

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/forebay/forebay/changelog"
 	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
 

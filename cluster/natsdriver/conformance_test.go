@@ -3,8 +3,8 @@ package natsdriver
 import (
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 )
 
 func TestConformanceOfLogs(t *testing.T) {

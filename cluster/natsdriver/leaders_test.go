@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
 

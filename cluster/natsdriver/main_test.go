@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 	"github.com/nats-io/nats.go"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // A duplicate is acknowledged with the position of its first copy. That may be a void one before another owner's marker, so it says nothing

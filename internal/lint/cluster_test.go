@@ -12,7 +12,7 @@ import (
 var (
 	testsOfFolder = regexp.MustCompile("((?:`Test\\w+`(?:, )?)+) of `([a-z/]+)`")
 	mutantName    = regexp.MustCompile("`([a-z]+(?:-[a-z]+)+)`")
-	mutantFolder  = regexp.MustCompile(`(?m)^@@ (?:changelog|cluster)\b`)
+	mutantFolder  = regexp.MustCompile(`(?m)^@@ cluster\b`)
 )
 
 // TestClusterNamesItsTests checks the tables of docs/internals/cluster.md that say which test proves a step of the protocol and which one finds a

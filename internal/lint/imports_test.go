@@ -20,19 +20,18 @@ var rooms = map[string][]string{
 	"driver":         {"datatype"},
 	"otlpflat":       {"datatype", "mapping"},
 	"trigger":        {},
-	"changelog":      {},
 	"extractor":      {"extractor/internal/..."},
 	"extractor/...":  {"extractor/internal/..."},
 	"extractor/feed": {"extractor", ".", "driver", "buffer", "buffer/dir", "mapping"},
 	// The component joins two rooms that do not know each other.
-	"extractor/component":     {"extractor", "storageapi", "storageapi/platform"},
-	"buffer":                  {"datatype", "driver", "trigger", "buffer/internal/..."},
-	"buffer/internal/...":     {"datatype", "trigger", "buffer/internal/..."},
-	"buffer/buffertest":       {"datatype", "driver", "buffer"},
-	"buffer/dir":              {"datatype", "driver", "driverkit/parts"},
-	"buffer/...":              {"datatype", "driver"},
-	"changelog/changelogtest": {"changelog"},
-	"cluster/...":             {".", "trigger", "driver", "buffer", "catalog", "stream", "stream/streamapi", "changelog", "cluster/..."},
+	"extractor/component": {"extractor", "storageapi", "storageapi/platform"},
+	"buffer":              {"datatype", "driver", "trigger", "buffer/internal/..."},
+	"buffer/internal/...": {"datatype", "trigger", "buffer/internal/..."},
+	"buffer/buffertest":   {"datatype", "driver", "buffer"},
+	"buffer/dir":          {"datatype", "driver", "driverkit/parts"},
+	"buffer/...":          {"datatype", "driver"},
+	"cluster/...":         {".", "trigger", "driver", "buffer", "catalog", "stream", "stream/streamapi", "cluster/..."},
+	"cluster/changelog":   {}, "cluster/changelog/changelogtest": {"cluster/changelog"},
 	// Features next to the engine, which use it through their own interface.
 	"shadow":        {"mapping", "driver", "buffer"},
 	"replay":        {"mapping", "driver", "buffer"},
@@ -76,7 +75,7 @@ var rooms = map[string][]string{
 	"internal/clienttest":      {"./..."},
 	"console":                  {"datatype", ".", "mapping", "trigger", "driver", "buffer", "catalog"},
 	"console/browsertest":      {"./..."},
-	"catalog":                  {"changelog", "datatype", ".", "mapping", "trigger", "driver", "buffer"},
+	"catalog":                  {"datatype", ".", "mapping", "trigger", "driver", "buffer"},
 	"stream":                   {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
 	"stream/internal/...":      {".", "buffer"},
 	"stream/streamapi":         {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
@@ -109,11 +108,11 @@ var rooms = map[string][]string{
 // lean are the packages that add no dependency. In addition to the standard library and this module they may import only the
 // listed prefixes. The directory driver and its folders may use the dependencies of the contract below them.
 var lean = map[string][]string{
-	"datatype":  {},
-	"driver":    {"github.com/klauspost/compress/zstd"}, // which brings nothing along
-	"trigger":   {},
-	"changelog": {"github.com/cespare/xxhash/"},
-	"extractor": {"github.com/cenkalti/backoff/", "golang.org/x/text/"}, // which bring nothing along
+	"datatype":          {},
+	"driver":            {"github.com/klauspost/compress/zstd"}, // which brings nothing along
+	"trigger":           {},
+	"cluster/changelog": {"github.com/cespare/xxhash/"},
+	"extractor":         {"github.com/cenkalti/backoff/", "golang.org/x/text/"}, // which bring nothing along
 	// What is below the extractor is a part of it.
 	"extractor/internal/tree":     {},
 	"extractor/internal/datetext": {},
@@ -200,10 +199,10 @@ func checkLayers(t *tree) []problem {
 			continue
 		}
 		if f.test {
-			// Tests may also use what drivers share, the default drivers, the conformance suites, and the log that a changelog is.
-			allowed = append(slices.Clone(allowed), "driver", "driverkit/...", "buffer", "buffer/dir", "buffer/buffertest", "changelog", "changelog/changelogtest", ".")
+			// Tests may also use what drivers share, the default drivers and the conformance suites.
+			allowed = append(slices.Clone(allowed), "driver", "driverkit/...", "buffer", "buffer/dir", "buffer/buffertest", ".")
 			if f.room() == "drivers" || f.room() == "cluster" {
-				allowed = append(allowed, "mapping", "trigger") // of the engine that a driver or a node is tested with
+				allowed = append(allowed, "datatype", "mapping", "trigger", "cluster/changelog/changelogtest") // of the engine that a driver or a node is tested with
 			}
 			if f.room() == "internal" {
 				allowed = []string{"./..."} // a test of several rooms together has its place there

@@ -294,7 +294,7 @@ var eventParts = []struct {
 	title string
 	dirs  []string
 }{
-	{"Events of the cluster", []string{"cluster", "changelog"}},
+	{"Events of the cluster", []string{"cluster"}},
 	{"Events of the server", []string{"cmd", "internal/program", "stream", "console"}},
 	{"Events of sources, tasks and definitions", []string{"catalog"}},
 	{"Events of the engine", []string{""}},

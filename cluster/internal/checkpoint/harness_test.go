@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/buffer/buffertest"
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"

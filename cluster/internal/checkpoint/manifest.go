@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // Manifest lists the contents of a checkpoint.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // Tidy deletes all checkpoints of an instance that its record can no longer name, including checkpoints of earlier owners. Only the owner with

@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/buffer/buffertest"
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 	"github.com/forebay/forebay/cluster/internal/checkpoint"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/localdisk"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
 )

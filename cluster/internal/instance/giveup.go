@@ -10,7 +10,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // isUnreadable reports whether an error says that something of log or checkpoint cannot be read, for all that can be known now.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // An adopter that gives an instance up stalls before the call that creates another log, until the next adopter has retired the

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // The owner dies while its trim of the log is held up on the way. The log carries it out before each call of the adopter to the log. The

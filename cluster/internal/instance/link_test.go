@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/forebay/forebay/buffer/buffertest"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/driver"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // batchLog is the log of an instance as the [buffer.Changelog] of its engine, with a [changelog.Appender] for each opening of the local

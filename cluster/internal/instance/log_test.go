@@ -12,8 +12,8 @@ import (
 	"weak"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/localdisk"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/warnlog"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // errOwes says that a source was erased while records or files moved.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // Report describes an instance and the instances that it drains, for metrics. It needs no request. A time is zero for never, or if there is

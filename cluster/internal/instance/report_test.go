@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // near reports whether a moment lies some time ago, give or take two seconds.

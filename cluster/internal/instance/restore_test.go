@@ -3,7 +3,7 @@ package instance
 import (
 	"testing"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/synctest"
 )
 

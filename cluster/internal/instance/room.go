@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 )
 
 // room is the free space in the stream of an instance. It says when a checkpoint is due, so that the log can be trimmed, and holds up

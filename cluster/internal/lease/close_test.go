@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 	"github.com/forebay/forebay/internal/synctest"
 )
 

@@ -30,7 +30,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
+	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/driver"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"

@@ -17,8 +17,9 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/changelog"
-	"github.com/forebay/forebay/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
+	"github.com/forebay/forebay/cluster/internal/journal"
 	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
@@ -99,9 +100,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 func (s *simulation) open(i int) {
 	w := &wire{Journal: s.journal}
 	ctx := s.t.Context()
-	var store catalog.Store
+	var store *journal.Store
 	for err := errCut; err != nil; { // messages are lost
-		if store, err = catalog.OpenJournal(ctx, w, slog.New(slog.DiscardHandler)); ctx.Err() != nil {
+		if store, err = journal.Open(ctx, w, slog.New(slog.DiscardHandler)); ctx.Err() != nil {
 			return
 		}
 	}
@@ -110,7 +111,7 @@ func (s *simulation) open(i int) {
 		s.t.Error(err)
 		return
 	}
-	cat, err := catalog.Open("", eng, catalog.Options{Store: store, Node: fmt.Sprint(i), Tokens: &s.tokens})
+	cat, err := catalog.Open("", eng, catalog.Options{Shared: catalog.SharedOptions{Store: store, Node: fmt.Sprint(i)}, Tokens: &s.tokens})
 	if err != nil {
 		s.t.Error(errors.Join(err, eng.Close()))
 		return
