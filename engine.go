@@ -54,8 +54,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driverkit/buildversion"
 	"github.com/forebay/forebay/driverkit/keylock"
-	"github.com/forebay/forebay/internal/buildversion"
 	"github.com/forebay/forebay/internal/callspans"
 	"github.com/forebay/forebay/internal/cowmap"
 	"github.com/forebay/forebay/internal/localdisk"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/internal/receipt"
 )
@@ -86,6 +87,10 @@ type Receipt struct {
 	// quarantine.
 	Rows, Quarantined int
 }
+
+// CallKeys returns the keys for [Engine.Receipts] that a call may have if its sender gave it the text as its Idempotency-Key, or a program as the
+// key of a [Once].
+func CallKeys(text string) []string { return callkey.All(text) }
 
 // Receipts returns what calls of [Engine.IngestOnce] and of other calls with a [Once] have stored for a source, oldest first, as long as the
 // key is kept, at most for Stats.KeyRetention. A key that has stored nothing, is forgotten or was never used has none. A running call with

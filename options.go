@@ -16,9 +16,9 @@ import (
 	"github.com/forebay/forebay/buffer"
 	dirdriver "github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/internal/ids"
 	"github.com/forebay/forebay/internal/missing"
-	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/mapping"
 )
 

@@ -102,7 +102,7 @@ func resultSections() []section {
 // reportPattern selects the scenarios of a report by default. The disk is measured with every report.
 const (
 	reportPattern = `^ingest/(sync|submit)/(150B|1KB)(/callers=(1|1024))?$|^ingest/(sync-batch|nosync)/(150B|1KB)$|^map/(row|row/150B|path|template)(/typed)?$|` +
-		`^http/(single|ndjson)/(150B|1KB)$|^otlp/(logs/150B|logs/1KB|metrics|traces|tables/(logs/150B|metrics|traces))$|^extract/engine$|^reopen$`
+		`^http/(single|ndjson)/(150B|1KB)$|^otlp/(logs/150B|logs/1KB|metrics|traces|tables/(logs/150B|metrics|traces))$|^reopen$`
 	reportDisk = `^limit/fsync$|^limit/seqwrite/1M$`
 )
 

@@ -138,7 +138,7 @@ func TestReportChoosesWhatItShows(t *testing.T) {
 			t.Errorf("%s has no scenario", part.title)
 		}
 	}
-	for title, n := range map[string]int{"Ingestion": 8, "HTTP": 4, "Telemetry": 7, "Parts of a table": 5, "Others": 2} {
+	for title, n := range map[string]int{"Ingestion": 8, "HTTP": 4, "Telemetry": 7, "Parts of a table": 5, "Others": 1} {
 		if shown[title] != n {
 			t.Errorf("%s has %d scenarios, want %d", title, shown[title], n)
 		}

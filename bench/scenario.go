@@ -74,7 +74,7 @@ func scenarios() []scenario {
 	for _, w := range workloads() {
 		all = append(all, ofWorkload(w)...)
 	}
-	return slices.Concat(all, ofMapping(), ofTelemetry(), ofPulling(), ofScale(), ofFootprint(), ofReference(), ofGrowth())
+	return slices.Concat(all, ofMapping(), ofTelemetry(), ofScale(), ofFootprint(), ofReference(), ofGrowth())
 }
 
 // manyCallers is the load of a server under pressure.

@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/internal/localdisk"
-	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/trigger"
 )
 

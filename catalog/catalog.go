@@ -9,7 +9,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/driverkit/keylock"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Options of a [Catalog]. The zero value works.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Maintenance works on the quarantines, the held files and the shadows of an engine whose sources are defined elsewhere, such as in a file. A

@@ -9,9 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
-	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // storeMemory bounds the memory of the default store, because definitions are small.

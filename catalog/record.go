@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // The keys of the store. Ids contain no '/', so that prefixes end where ids do. Keys of versions are in version.go.

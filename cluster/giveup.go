@@ -12,7 +12,7 @@ import (
 
 	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
-	"github.com/forebay/forebay/internal/program/refusal"
+	"github.com/forebay/forebay/stream/refusal"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/giveup"
-	"github.com/forebay/forebay/internal/program/refusal"
 	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/refusal"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 

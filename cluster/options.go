@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/userinfo"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/stream/streamapi"
 )
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/program/hostname"
 )
 
 // Console is the handler of the page and its data. It is safe for concurrent use.
@@ -127,7 +126,7 @@ func (c *Console) Close() error {
 // ServeHTTP routes by the last element of the path, so that it needs no knowledge of the prefix.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	frame(w.Header())
-	if !hostname.Known(r.Host, c.opts.Hosts...) {
+	if !KnownHost(r.Host, c.opts.Hosts...) {
 		http.Error(w, "The console does not know this host name. The program that embeds it lists names in console.Options.Hosts.", http.StatusMisdirectedRequest)
 		return
 	}

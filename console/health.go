@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/internal/buildversion"
 )
 
 const (
@@ -157,7 +157,7 @@ func (c *Console) healthFacts(s *sample) []fact {
 	if c.opts.Version != "" {
 		facts = append(facts, fact{Name: "Version", Value: visible(c.opts.Version)})
 	}
-	return append(facts, fact{Name: "Forebay", Value: buildversion.String()})
+	return append(facts, fact{Name: "Forebay", Value: forebay.Version()})
 }
 
 // shownDamage is a record of damage without the bytes that could be read.

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/requestid"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/requestid"
 	"github.com/forebay/forebay/trigger"
 )
 

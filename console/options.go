@@ -12,7 +12,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Rights say what a user may do. Any right includes Numbers.

@@ -13,8 +13,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/callkey"
-	"github.com/forebay/forebay/internal/requestid"
+	"github.com/forebay/forebay/stream/requestid"
 )
 
 const (
@@ -168,21 +167,6 @@ func hours(d time.Duration) string {
 	return d.String()
 }
 
-// keysOf returns the keys that a call to a source may have if its sender or program gave it the text as a key.
-func keysOf(text string) []string {
-	keys := []string{text}
-	add := func(key string, err error) {
-		if err == nil { // else a sender cannot have chosen it
-			keys = append(keys, key)
-		}
-	}
-	add(callkey.Event([]string{text}))
-	for _, signal := range []forebay.Signal{forebay.SignalLogs, forebay.SignalMetrics, forebay.SignalTraces} {
-		add(callkey.OTLP([]string{text}, string(signal)))
-	}
-	return keys
-}
-
 // traceTrace adds the sampled calls of a trace, the newest first, if the text is the id of one.
 func (c *call) traceTrace(s *sample, sinks []int, text string, out *traced) {
 	id := strings.ToLower(text)
@@ -239,7 +223,7 @@ func (c *call) traceCalls(ctx context.Context, s *sample, sinks []int, text stri
 		if !ok {
 			def.ID = source
 		}
-		for _, key := range keysOf(text) {
+		for _, key := range forebay.CallKeys(text) {
 			receipts, err := c.eng.Receipts(ctx, source, key)
 			if err != nil {
 				return err

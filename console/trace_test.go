@@ -14,10 +14,10 @@ import (
 	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/callkey"
-	"github.com/forebay/forebay/internal/requestid"
 	"github.com/forebay/forebay/internal/spantest"
 	"github.com/forebay/forebay/internal/synctest"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/stream/requestid"
 )
 
 type tracedStep struct {

@@ -480,21 +480,9 @@ func (er *Erasure) eraseKeys(ctx context.Context) error {
 	if m.header != callkey.Header || m.Path != "" || m.Text != "" {
 		return nil
 	}
-	names := []string{m.HeaderValue}
-	values := names
-	for _, of := range []func() (string, error){
-		func() (string, error) { return callkey.Event(values) },
-		func() (string, error) { return callkey.OTLP(values, "logs") },
-		func() (string, error) { return callkey.OTLP(values, "metrics") },
-		func() (string, error) { return callkey.OTLP(values, "traces") },
-	} {
-		if name, err := of(); err == nil { // a key of a Go call may be longer
-			names = append(names, name)
-		}
-	}
 	for _, source := range er.sources() {
 		p := Place{Place: PlaceKeys, Name: source}
-		for _, name := range names {
+		for _, name := range callkey.All(m.HeaderValue) {
 			claim, err := er.Buffer.Claim(ctx, kept.CallKey(source, name))
 			if err != nil {
 				return err

@@ -21,9 +21,9 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/forebay/forebay/driverkit/buildversion"
 	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/extractor/internal/tree"
-	"github.com/forebay/forebay/internal/buildversion"
 )
 
 // A client sends the requests of one plan, signed by its login, with retries, redirects and limits. It is safe for

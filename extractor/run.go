@@ -15,7 +15,7 @@ import (
 
 	"github.com/forebay/forebay/extractor/internal/tree"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Options of [Run]. The zero value works and throws the records away.

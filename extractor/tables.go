@@ -19,9 +19,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/extractor/internal/flatten"
 	"github.com/forebay/forebay/extractor/internal/tree"
-	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Tables makes CSV tables of records. Fields of objects become columns, lists become separate tables, linked by the

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/driverkit/buildversion"
 	"github.com/forebay/forebay/extractor"
-	"github.com/forebay/forebay/internal/buildversion"
 )
 
 // A wireAPI notes requests with every header, and responds in order.

@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // ColumnsOf returns a typed column for each field that encoding/json writes of a struct T, in the order of the fields. [From]

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
 	"github.com/forebay/forebay/mapping/internal/template"
 )

@@ -3,7 +3,7 @@ package mapping
 import (
 	"bytes"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 

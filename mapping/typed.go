@@ -9,7 +9,7 @@ import (
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driverkit/celltype"
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 

@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/internal/fuzztest"
-	"github.com/forebay/forebay/internal/jsontext"
 )
 
 // conversion is one row of the tables of docs/types.md.

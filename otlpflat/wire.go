@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // A tag is the number of a field, at most 31, and its wire type.

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay/forebay/internal/buildversion"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/buildversion"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // TokenHeader carries the token of a request.

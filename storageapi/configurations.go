@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // ComponentConfigurations is a component with its configurations.

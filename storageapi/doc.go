@@ -37,6 +37,6 @@
 //
 // # Server
 //
-// Package [github.com/forebay/forebay/storageapi/platform] is an embeddable server of the same APIs, package
-// [github.com/forebay/forebay/storageapi/drivers] implements the buffer's drivers with this client.
+// Package [github.com/forebay/forebay/storageapi/platform], in a separate module, is an embeddable server of the same APIs. Its examples show this
+// client. Package [github.com/forebay/forebay/storageapi/drivers] implements the buffer's drivers with the client.
 package storageapi

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // effect says when a call may be repeated. See the package comment.

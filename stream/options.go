@@ -12,7 +12,7 @@ import (
 
 	"github.com/forebay/forebay/internal/otlp"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Limits of one request.

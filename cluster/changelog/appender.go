@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // AppenderOptions of an [Appender]. A zero field means its default. The fields without one are required.

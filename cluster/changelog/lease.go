@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // LeaseOptions configure how a node holds its instances.

@@ -101,4 +101,5 @@ replace (
 	github.com/forebay/forebay => ../..
 	github.com/forebay/forebay/cluster => ..
 	github.com/forebay/forebay/drivers/duckdb => ../../drivers/duckdb
+	github.com/forebay/forebay/internal/program => ../../internal/program
 )

@@ -10,7 +10,7 @@ import (
 
 // Leaders implements [changelog.Elector] by asking the leader to step down for another replica, which takes up to half a second.
 //
-// [changelog.Elector]: https://pkg.go.dev/github.com/forebay/forebay/changelog#Elector
+// [changelog.Elector]: https://pkg.go.dev/github.com/forebay/forebay/cluster/changelog#Elector
 func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		_, info, err := l.stream(ctx, instance)

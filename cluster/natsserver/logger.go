@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // sayAgain is how long the logger drops further warnings and errors of the same cause, because a server retries each route every second.

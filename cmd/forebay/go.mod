@@ -18,6 +18,7 @@ require (
 	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130150235-44fd441d15b3
 	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130150235-44fd441d15b3
 	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/internal/program v0.0.0-00010101000000-000000000000
 	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261130150235-44fd441d15b3
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -105,6 +106,8 @@ require (
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
 	github.com/fatih/color v1.18.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
+	github.com/forebay/forebay/console v0.0.0-00010101000000-000000000000 // indirect
+	github.com/forebay/forebay/extractor v0.0.0-00010101000000-000000000000 // indirect
 	github.com/geoarrow/geoarrow-go v0.0.0-20260403143023-f54751c3e3a1 // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.5 // indirect
@@ -221,6 +224,7 @@ require (
 replace (
 	github.com/forebay/forebay => ../..
 	github.com/forebay/forebay/cluster => ../../cluster
+	github.com/forebay/forebay/console => ../../console
 	github.com/forebay/forebay/drivers/bucket => ../../drivers/bucket
 	github.com/forebay/forebay/drivers/clickhouse => ../../drivers/clickhouse
 	github.com/forebay/forebay/drivers/duckdb => ../../drivers/duckdb
@@ -229,5 +233,7 @@ replace (
 	github.com/forebay/forebay/drivers/parquet => ../../drivers/parquet
 	github.com/forebay/forebay/drivers/postgres => ../../drivers/postgres
 	github.com/forebay/forebay/drivers/sqlite => ../../drivers/sqlite
+	github.com/forebay/forebay/extractor => ../../extractor
+	github.com/forebay/forebay/internal/program => ../../internal/program
 	github.com/forebay/forebay/stream/otlpgrpc => ../../stream/otlpgrpc
 )

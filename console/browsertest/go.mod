@@ -7,6 +7,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/console v0.0.0-00010101000000-000000000000
 )
 
 require (
@@ -62,4 +63,7 @@ require (
 	sigs.k8s.io/yaml v1.4.0 // indirect
 )
 
-replace github.com/forebay/forebay => ../..
+replace (
+	github.com/forebay/forebay => ../..
+	github.com/forebay/forebay/console => ..
+)

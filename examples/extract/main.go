@@ -1,13 +1,14 @@
 // Command extract pulls records from an HTTP API, as a JSON configuration says, into tables of an embedded engine.
 //
-//	go run ./examples/extract                             a bundled configuration, against a small API served here
-//	go run ./examples/extract -config FILE                your configuration
-//	go run ./examples/extract check -config FILE          only log in, and ask for the first page of each job
-//	go run ./examples/extract preview -config FILE        show the first records of each job
-//	go run ./examples/extract discover -config FILE       propose typed columns for the records of each job
-//	go run ./examples/extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
-//	go run ./examples/extract -config FILE -state FILE    the state is read and written; after a crash or an error
-//	                                                      the run resumes after the last page that is on disk
+//	cd examples
+//	go run ./extract                             a bundled configuration, against a small API served here
+//	go run ./extract -config FILE                your configuration
+//	go run ./extract check -config FILE          only log in, and ask for the first page of each job
+//	go run ./extract preview -config FILE        show the first records of each job
+//	go run ./extract discover -config FILE       propose typed columns for the records of each job
+//	go run ./extract -config FILE -out DIR       CSV files and manifests in DIR/tables, without an engine
+//	go run ./extract -config FILE -state FILE    the state is read and written; after a crash or an error
+//	                                             the run resumes after the last page that is on disk
 //
 // The program waits for the disk after every page, and then saves the position. After a crash a page is in its table once, if
 // the API responds the same and the run resumes within a day. Use -data with -state, so that both are kept. With -out and -state, pages are kept in

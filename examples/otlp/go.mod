@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/internal/program v0.0.0-00010101000000-000000000000
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp v0.23.0
 	go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp v1.47.0
@@ -75,4 +76,7 @@ require (
 	sigs.k8s.io/yaml v1.4.0 // indirect
 )
 
-replace github.com/forebay/forebay => ../..
+replace (
+	github.com/forebay/forebay => ../..
+	github.com/forebay/forebay/internal/program => ../../internal/program
+)

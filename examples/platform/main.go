@@ -2,7 +2,8 @@
 // configurations and a queue, a component that the queue runs, the Stream API with the sources of events, and an
 // engine that moves the events to tables of that same Storage API.
 //
-//	go run ./examples/platform -dir data -addr 127.0.0.1:8080
+//	cd examples
+//	go run ./platform -dir data -addr 127.0.0.1:8080
 //
 // It prints "ready addr=HOST:PORT", and commands to try it. On SIGTERM or an interrupt it moves waiting rows to the
 // tables and ends with status 0. Everything it has acknowledged is in the directory, even after a kill.

@@ -2,11 +2,12 @@
 // endpoint on a loopback port, sends webhook-like events to it over HTTP, and waits until they are in the tables. Then it
 // reads the tables back to see that every acknowledged event is there exactly once.
 //
-//	go run ./examples/quickstart                  10000 events, in a temporary directory that is kept
-//	go run ./examples/quickstart -n 200000        more of them
-//	go run ./examples/quickstart -bad 5           5 % of the events lack a field that one of the sinks needs
-//	go run ./examples/quickstart -ui              the console shows it, until you interrupt the program
-//	go run ./examples/quickstart -crash           the engine is killed again and again, the clients retry
+//	cd examples
+//	go run ./quickstart                  10000 events, in a temporary directory that is kept
+//	go run ./quickstart -n 200000        more of them
+//	go run ./quickstart -bad 5           5 % of the events lack a field that one of the sinks needs
+//	go run ./quickstart -ui              the console shows it, until you interrupt the program
+//	go run ./quickstart -crash           the engine is killed again and again, the clients retry
 //
 // The last line on standard output tells the result. The exit status is 1 if a row was lost or doubled:
 //

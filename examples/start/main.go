@@ -1,6 +1,7 @@
 // Command start is the program of docs/start.md, an HTTP service that stores each event it receives in a table.
 //
-//	go run ./examples/start
+//	cd examples
+//	go run ./start
 package main
 
 import (

@@ -1,6 +1,7 @@
 // Command stdin feeds the lines of its standard input into a table, as fast as they can be stored:
 //
-//	seq 1 1000000 | go run ./examples/stdin -data stdin-data
+//	cd examples
+//	seq 1 1000000 | go run ./stdin -data stdin-data
 //
 // It keeps many lines in progress at once with Submit, and waits for them in their order. Where a bound of memory or disk is
 // reached, Submit waits for room, and so the writer of the pipe waits as well. No line is refused, and none is kept outside

@@ -1,8 +1,9 @@
 // Command templates evaluates a jsonnet template over one JSON event, and shows the value, the definition of the column
 // as the Stream API has it, and its cost per record:
 //
-//	go run ./examples/templates -template label.jsonnet -event event.json -header X-Env=prod
-//	echo '{"a":{"b":1}}' | go run ./examples/templates -e "Body('a.b') + 1"
+//	cd examples
+//	go run ./templates -template label.jsonnet -event event.json -header X-Env=prod
+//	echo '{"a":{"b":1}}' | go run ./templates -e "Body('a.b') + 1"
 //
 // A template that cannot be compiled is shown with the place of each fault.
 //

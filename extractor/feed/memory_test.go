@@ -63,7 +63,7 @@ func (c *countingTarget) Import(ctx context.Context, f *driver.File) error {
 // counts, continue to a staging in a folder, and to a target that counts them and throws them away, so that the disk does not fill. The most
 // memory that this process, with the server and the engine, has in any gigabyte is little more than in the first one.
 //
-//	FOREBAY_PULL_GB=10 go test -v -run TestMemoryIsFlat -timeout 2h ./extractor/feed
+//	FOREBAY_PULL_GB=10 go -C extractor test -v -run TestMemoryIsFlat -timeout 2h ./feed
 func TestMemoryIsFlat(t *testing.T) {
 	gigabytes, err := strconv.Atoi(os.Getenv("FOREBAY_PULL_GB"))
 	if err != nil || gigabytes < 2 {

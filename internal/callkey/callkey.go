@@ -38,6 +38,21 @@ func OTLP(values []string, signal string) (string, error) {
 	return Of(values, "otlp", signal)
 }
 
+// All returns the keys that a call to a source may have if its sender or program gave it the text as a key.
+func All(text string) []string {
+	keys, values := []string{text}, []string{text}
+	add := func(key string, err error) {
+		if err == nil { // else a sender cannot have chosen it: a key of a Go call may be longer
+			keys = append(keys, key)
+		}
+	}
+	add(Event(values))
+	for _, signal := range []string{"logs", "metrics", "traces"} {
+		add(OTLP(values, signal))
+	}
+	return keys
+}
+
 // Join joins the parts of a key. Different parts never give the same key.
 func Join(parts ...string) string {
 	var b []byte

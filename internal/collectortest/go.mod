@@ -237,10 +237,9 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/forebay/forebay => ../..
-
-replace github.com/forebay/forebay/stream/otlpgrpc => ../../stream/otlpgrpc
-
-replace github.com/forebay/forebay/drivers/parquet => ../../drivers/parquet
-
-replace github.com/forebay/forebay/drivers/postgres => ../../drivers/postgres
+replace (
+	github.com/forebay/forebay => ../..
+	github.com/forebay/forebay/drivers/parquet => ../../drivers/parquet
+	github.com/forebay/forebay/drivers/postgres => ../../drivers/postgres
+	github.com/forebay/forebay/stream/otlpgrpc => ../../stream/otlpgrpc
+)

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // logRow is a row of otlpflat.LogsTable, for the exporters of this package. A cell that is 0, empty text or nil is NULL. Parquet files have the JSON

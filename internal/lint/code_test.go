@@ -45,7 +45,7 @@ func codeRules() []rule {
 		{
 			name:  "libraries are silent",
 			check: checkSilent,
-			why: "A library speaks through its return values and the *slog.Logger it was given, or warns through internal/warnlog; standard output belongs to the program. " +
+			why: "A library speaks through its return values and the *slog.Logger it was given, or warns through driverkit/warnlog; standard output belongs to the program. " +
 				"Only a package for tests may speak with a process that it has started.",
 		},
 		{
@@ -342,7 +342,7 @@ func checkSilent(t *tree) []problem {
 			}
 		})
 		f.uses(f.ast, "log/slog", func(pos token.Pos, name string) {
-			if name == "Default" && f.dir == "internal/warnlog" { // for options without a logger
+			if name == "Default" && f.dir == "driverkit/warnlog" { // for options without a logger
 				return
 			}
 			if slices.Contains([]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error", "Log"}, name) {

@@ -51,58 +51,61 @@ var rooms = map[string][]string{
 	"drivers/mysql/mysqltest":           {},
 	"drivers/clickhouse/clickhousetest": {},
 	// A command that measures a cluster, and a command that compares a driver with the loader of its database.
-	"cluster/bench":            {"./..."},
-	"cluster/duckdbtest":       {"./..."},
-	"drivers/bucket/bench":     {"./..."},
-	"drivers/iceberg/bench":    {"./..."},
-	"drivers/duckdb/bench":     {"./..."},
-	"drivers/parquet/bench":    {"./..."},
-	"drivers/mysql/bench":      {"./..."},
-	"drivers/clickhouse/bench": {"./..."},
-	"drivers/postgres/bench":   {"./..."},
-	"drivers/sqlite/bench":     {"./..."},
-	"internal/missing":         {"driver"},
-	"internal/mappers":         {"mapping"},
-	"internal/callrows":        {"buffer"},
-	"internal/callspans":       {"buffer"},
-	"internal/maproom":         {"buffer"},
-	"internal/receipt":         {"buffer"},
-	"internal/rejections":      {"mapping"},
-	"internal/tailrows":        {"buffer"},
-	"internal/tables":          {"datatype", "mapping", "driver", "buffer"},
-	"internal/importbench":     {"datatype", "driver"},
-	"internal/pipebench":       {"./..."},
-	"internal/clienttest":      {"./..."},
-	"console":                  {"datatype", ".", "mapping", "trigger", "driver", "buffer", "catalog"},
-	"console/browsertest":      {"./..."},
-	"catalog":                  {"datatype", ".", "mapping", "trigger", "driver", "buffer"},
-	"stream":                   {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
-	"stream/internal/...":      {".", "buffer"},
-	"stream/streamapi":         {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
-	"storageapi/...":           {"datatype", "driver", "storageapi/..."},
-	"internal/...":             {"datatype", "internal/..."},
-	"internal/otlp":            {".", "mapping", "otlpflat"},
-	"driverkit/parts":          {"datatype", "driver", "driverkit/..."},
-	"internal/otlptest":        {"./..."},
-	"internal/collectortest":   {"./..."},
-	"internal/viewtest":        {"./..."},
-	"internal/refusedtest":     {"./..."},
-	"internal/drivertest":      {"driver"},
-	"internal/erasetest":       {"./..."},
-	"internal/fulldisktest":    {"./..."},
-	"internal/manytablestest":  {"./..."},
-	"internal/placetest":       {"./..."},
-	"internal/sqltest":         {"datatype", "driver", "buffer/dir", "drivers/parquet"},
-	"stream/otlpgrpc":          {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream for its tests alone
-	"stream/fastserver":        {"stream", "mapping"},                                                  // its tests alone
-	"stream/platformauth":      {"stream", "stream/streamapi", "catalog", "storageapi", "storageapi/platform"},
-	"forebaytest":              {"datatype", ".", "mapping", "driver", "buffer", "buffer/buffertest"},
-	"internal/soak":            {"./..."},
-	"internal/soak/week":       {"./..."},
-	"bench":                    {"./..."},
-	"examples/...":             {"./..."},
-	"internal/program/...":     {"./..."},
-	"cmd/...":                  {"./..."},
+	"cluster/bench":                  {"./..."},
+	"cluster/duckdbtest":             {"./..."},
+	"drivers/bucket/bench":           {"./..."},
+	"drivers/iceberg/bench":          {"./..."},
+	"drivers/duckdb/bench":           {"./..."},
+	"drivers/parquet/bench":          {"./..."},
+	"drivers/mysql/bench":            {"./..."},
+	"drivers/clickhouse/bench":       {"./..."},
+	"drivers/postgres/bench":         {"./..."},
+	"drivers/sqlite/bench":           {"./..."},
+	"internal/missing":               {"driver"},
+	"internal/mappers":               {"mapping"},
+	"internal/callrows":              {"buffer"},
+	"internal/callspans":             {"buffer"},
+	"internal/maproom":               {"buffer"},
+	"internal/receipt":               {"buffer"},
+	"internal/rejections":            {"mapping"},
+	"internal/tailrows":              {"buffer"},
+	"internal/tables":                {"datatype", "mapping", "driver", "buffer"},
+	"internal/importbench":           {"datatype", "driver"},
+	"internal/pipebench":             {"./..."},
+	"internal/clienttest":            {"./..."},
+	"console":                        {"datatype", ".", "mapping", "trigger", "driver", "buffer", "catalog"},
+	"console/browsertest":            {"./..."},
+	"catalog":                        {"datatype", ".", "mapping", "trigger", "driver", "buffer"},
+	"stream":                         {"datatype", ".", "mapping", "otlpflat", "buffer", "stream/internal/..."},
+	"stream/internal/...":            {".", "buffer"},
+	"stream/refusal":                 {},
+	"stream/requestid":               {},
+	"stream/streamapi":               {"datatype", ".", "catalog", "mapping", "buffer", "stream", "stream/internal/..."},
+	"storageapi/...":                 {"datatype", "driver", "storageapi/..."},
+	"storageapi/platform/clienttest": {"./..."},
+	"internal/...":                   {"datatype", "internal/..."},
+	"internal/otlp":                  {".", "mapping", "otlpflat"},
+	"driverkit/parts":                {"datatype", "driver", "driverkit/..."},
+	"internal/otlptest":              {"./..."},
+	"internal/collectortest":         {"./..."},
+	"internal/viewtest":              {"./..."},
+	"internal/refusedtest":           {"./..."},
+	"internal/drivertest":            {"driver"},
+	"internal/erasetest":             {"./..."},
+	"internal/fulldisktest":          {"./..."},
+	"internal/manytablestest":        {"./..."},
+	"internal/placetest":             {"./..."},
+	"internal/sqltest":               {"datatype", "driver", "buffer/dir", "drivers/parquet"},
+	"stream/otlpgrpc":                {".", "mapping", "trigger", "buffer", "stream/internal/...", "stream"}, // stream for its tests alone
+	"stream/fastserver":              {"stream", "mapping"},                                                  // its tests alone
+	"stream/platformauth":            {"stream", "stream/streamapi", "catalog", "storageapi"},
+	"forebaytest":                    {"datatype", ".", "mapping", "driver", "buffer", "buffer/buffertest"},
+	"internal/soak":                  {"./..."},
+	"internal/soak/week":             {"./..."},
+	"bench":                          {"./..."},
+	"examples/...":                   {"./..."},
+	"internal/program/...":           {"./..."},
+	"cmd/...":                        {"./..."},
 }
 
 // lean are the packages that add no dependency. In addition to the standard library and this module they may import only the
@@ -126,7 +129,17 @@ var lean = map[string][]string{
 }
 
 // shared are packages that any other may import, because they need at most package datatype.
-var shared = []string{"driverkit/celltype", "driverkit/ctxio", "driverkit/keylock", "driverkit/quotes", "driverkit/userinfo", "driverkit/uuidtext"}
+var shared = []string{
+	"driverkit/buildversion", "driverkit/celltype", "driverkit/ctxio", "driverkit/jsontext", "driverkit/keylock", "driverkit/quotes", "driverkit/userinfo",
+	"driverkit/uuidtext", "driverkit/warnlog", "stream/refusal", "stream/requestid",
+}
+
+// apart are the rooms and folders in separate modules that use only the exported API of the main module.
+var apart = []string{"drivers", "console", "extractor", "storageapi/platform"}
+
+// inside are the internal packages that such a folder imports nevertheless. A store that survives a full or failing disk takes 3,300 lines, and an
+// exported form would promise the repair and the copies of stores too.
+var inside = map[string][]string{"storageapi/platform": {"internal/pebblestore"}}
 
 func importRules() []rule {
 	return []rule{
@@ -148,10 +161,16 @@ func importRules() []rule {
 				"whose names end with \"test\", may do that.",
 		},
 		{
-			name:  "drivers use the exported API",
-			check: checkDrivers,
-			why: "A driver is a module of its own, and anybody can write one. What it shares with the others is in driverkit, with a version. " +
-				"Tests, kits for tests and programs that measure may use what is internal.",
+			name:  "separate modules use the exported API",
+			check: checkApart,
+			why: "A driver, the console, the extractor and the platform are separate modules, and anybody can write such a module. Code that they share " +
+				"is in driverkit, with a version. Tests, kits for tests and programs that measure may use internal packages.",
+		},
+		{
+			name:  "the main module requires no other",
+			check: checkMain,
+			why: "A program that embeds the engine downloads the modules that the main module requires, and the others require the main module. Put the " +
+				"code, or its test, into the other module.",
 		},
 		{
 			name:  "programs use the exported API",
@@ -270,19 +289,26 @@ func checkTesting(t *tree) []problem {
 	return problems
 }
 
-func checkDrivers(t *tree) []problem {
+func checkApart(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
-		if f.room() != "drivers" || f.test || f.program() || f.kit() {
+		if f.test || f.program() || f.kit() || !slices.ContainsFunc(apart, func(dir string) bool { return permits(dir+"/...", f.dir) }) {
 			continue
 		}
 		for _, p := range f.imports() {
-			if dir, ours := inModule(p); ours && strings.HasPrefix(dir, "internal/") {
+			if dir, ours := inModule(p); ours && strings.HasPrefix(dir, "internal/") && !slices.Contains(inside[f.dir], dir) {
 				problems = append(problems, problem{f.path, "imports " + p})
 			}
 		}
 	}
 	return problems
+}
+
+func checkMain(t *tree) []problem {
+	if strings.Contains(t.texts["go.mod"], module+"/") {
+		return []problem{{"go.mod", "requires or replaces a module of this repository"}}
+	}
+	return nil
 }
 
 func checkPrograms(t *tree) []problem {
@@ -328,10 +354,15 @@ func importBreaches() []breach {
 		{"testing stays in tests", []string{"buffer/a.go", source("testing")}, []string{"imports testing"}},
 		{"testing stays in tests", []string{"a.go", source(module + "/buffer/buffertest")}, []string{"imports " + module}},
 		{"testing stays in tests", []string{"buffer/buffertest/a.go", source("testing"), "a_test.go", source("testing"), "bench/a.go", source("testing")}, nil},
-		{"drivers use the exported API", []string{"drivers/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
-		{"drivers use the exported API", []string{
+		{"separate modules use the exported API", []string{"drivers/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+		{"separate modules use the exported API", []string{"extractor/feed/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+		{"separate modules use the exported API", []string{"storageapi/platform/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+		{"separate modules use the exported API", []string{"storageapi/platform/a.go", source(module + "/internal/pebblestore"), "storageapi/a.go", source(module + "/internal/x")}, nil},
+		{"separate modules use the exported API", []string{
 			"drivers/a/a.go", source(module + "/driverkit/x"), "drivers/a/a_test.go", source(module + "/internal/x"), "drivers/a/bench/a.go", "package main\nimport _ \"" + module + "/internal/x\"\n",
 		}, nil},
+		{"the main module requires no other", []string{"go.mod", "module " + module + "\nrequire " + module + "/console v0.1.0\n"}, []string{"requires"}},
+		{"the main module requires no other", []string{"go.mod", "module " + module + "\n", "console/go.mod", "require " + module + "/x v0.1.0\n"}, nil},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/program/x")}, []string{"internal/program/x"}},
 		{"programs use the exported API", []string{"internal/program/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},

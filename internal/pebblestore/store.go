@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
+
+	"github.com/forebay/forebay/internal/localdisk"
 )
 
 // StoreConfig says how a [Store] is opened.
@@ -97,9 +99,12 @@ type InUseError struct{ Err error }
 func (e *InUseError) Error() string { return e.Err.Error() }
 func (e *InUseError) Unwrap() error { return e.Err }
 
-// NewStore returns a store that is not open yet: Open comes first.
+// NewStore returns a store that is not open yet: Open comes first. It is on the real disk if the configuration names none.
 func NewStore(c StoreConfig) *Store {
 	s := &Store{conf: c, stopped: make(chan struct{})}
+	if c.FS == nil {
+		s.conf.FS = localdisk.Real()
+	}
 	if c.Install == nil {
 		s.conf.Install = func(o *Opening) { s.Install(o, func() {}) }
 	}

@@ -153,8 +153,8 @@ func TestPrintedQuery(t *testing.T) {
 		}
 	}
 	program := filepath.Join(t.TempDir(), "quickstart")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/quickstart")
-	build.Dir = filepath.Join("..", "..")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./quickstart")
+	build.Dir = filepath.Join("..", "..", "examples")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}

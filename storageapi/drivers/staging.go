@@ -14,7 +14,7 @@ import (
 
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/ctxio"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/storageapi"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/keylock"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/storageapi"
 )
 

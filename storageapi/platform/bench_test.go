@@ -12,7 +12,7 @@ import (
 
 // Updates over HTTP, each with an fsync. Updates of different configurations share it.
 //
-//	go test -run '^$' -bench Update -benchtime 2s ./storageapi/platform
+//	go -C storageapi/platform test -run '^$' -bench Update -benchtime 2s
 func BenchmarkUpdate(b *testing.B) {
 	for _, workers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("callers=%d", workers), func(b *testing.B) {

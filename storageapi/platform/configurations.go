@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // Encrypted values belong to a scope, which is a component, a project, a component in a project, or a configuration. A run can read

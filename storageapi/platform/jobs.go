@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 

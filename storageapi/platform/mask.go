@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // mask replaces the secrets of a job in its log and result. The zero value hides nothing.

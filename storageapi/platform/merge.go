@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // mergeJSON lays over on base, objects key by key, arrays item by item. For scalars and different kinds over wins. An empty

@@ -13,7 +13,7 @@ import (
 
 	"github.com/forebay/forebay/storageapi"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Options configure a [Server].

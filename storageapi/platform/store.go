@@ -17,9 +17,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/driverkit/keylock"
-	"github.com/forebay/forebay/internal/jsontext"
-	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/pebblestore"
 )
 
@@ -41,9 +40,6 @@ const storeMemory = 8 << 20
 
 // openStore opens the database. fs is the disk, nil for the real one.
 func openStore(dir string, log *slog.Logger, fs vfs.FS) (*store, error) {
-	if fs == nil {
-		fs = localdisk.Real()
-	}
 	s := &store{db: pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: fs, Log: log, MemTable: storeMemory},
 		Name:   "store of the platform", InstanceKey: instanceKey, Check: checkFormat,

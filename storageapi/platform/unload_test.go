@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 	"github.com/forebay/forebay/storageapi"
 )
 

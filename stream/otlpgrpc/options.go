@@ -10,7 +10,7 @@ import (
 
 	"github.com/forebay/forebay/internal/otlp"
 
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Options of the services. The zero value is ready to use.

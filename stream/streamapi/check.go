@@ -21,7 +21,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // checks are the rules for requests of one operation.

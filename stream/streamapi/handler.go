@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/catalog"
-	"github.com/forebay/forebay/internal/buildversion"
+	"github.com/forebay/forebay/driverkit/buildversion"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/internal/intake"
-	"github.com/forebay/forebay/internal/program/refusal"
-	"github.com/forebay/forebay/internal/warnlog"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/internal/wire"
+	"github.com/forebay/forebay/stream/refusal"
 )
 
 // Options of [New].

@@ -12,8 +12,8 @@ import (
 
 	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/warnlog"
 	"github.com/forebay/forebay/internal/localdisk"
-	"github.com/forebay/forebay/internal/warnlog"
 )
 
 // Options configure a [Store].

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/warnlog"
+	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
 // Options of an [Instance]. A zero field means its default. The fields without one are required.

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/cluster/changelog"
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // An entry of the journal is a part of a commit:

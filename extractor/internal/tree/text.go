@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // Text returns a scalar as it is written in requests. The text of true is "1", false and null are "", floats have up to 14

@@ -17,7 +17,7 @@ func TestExampleOfTheDocs(t *testing.T) {
 	_, example, _ := strings.Cut(string(text), "\n## An example\n")
 	_, example, _ = strings.Cut(example, "```console\n")
 	example, _, found := strings.Cut(example, "```")
-	commands := strings.Split(example, "$ go run ./examples/extract ")[1:]
+	commands := strings.Split(example, "$ go run ./extract ")[1:]
 	if !found || len(commands) < 5 {
 		t.Fatalf("commands %q", commands)
 	}

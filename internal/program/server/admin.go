@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/forebay/forebay/internal/program/hostname"
-	"github.com/forebay/forebay/internal/program/refusal"
+	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/internal/program/web"
 	"github.com/forebay/forebay/stream"
+	"github.com/forebay/forebay/stream/refusal"
 )
 
 // checkAdmin refuses addresses that other machines reach, because a checkpoint can fill the disk.
@@ -96,7 +96,7 @@ func adminHandler(m *management, parts Parts) http.Handler {
 	}))
 	guarded := origins.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !hostname.Known(r.Host) {
+		if !console.KnownHost(r.Host) {
 			unknownHost(w, "an IP address or localhost")
 			return
 		}

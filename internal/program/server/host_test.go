@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/internal/program/refusal"
+	"github.com/forebay/forebay/stream/refusal"
 )
 
 // A page can make its own name point to this machine (DNS rebinding). A server on a loopback address refuses requests that name such a host,

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/console"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/internal/program/hostname"
 	"github.com/forebay/forebay/internal/program/keep"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream/streamapi"
@@ -92,7 +93,7 @@ func (m *management) maintain(apiURL, ingestURL string) (http.Handler, *catalog.
 func withMetrics(metrics, next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			if hostname.Local(r) && !hostname.Known(r.Host, hosts...) {
+			if local(r) && !console.KnownHost(r.Host, hosts...) {
 				unknownHost(w, "an IP address, localhost or the host of -api-public-url")
 				return
 			}
@@ -101,6 +102,13 @@ func withMetrics(metrics, next http.Handler, hosts ...string) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// local reports whether a request has arrived at a loopback address. Only programs of this machine reach such an address, for example a
+// browser with the page of an attacker.
+func local(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
 }
 
 // tryOut prints that the server is ready, and commands to try it.

@@ -76,8 +76,9 @@ require (
 	sigs.k8s.io/yaml v1.4.0 // indirect
 )
 
-replace github.com/forebay/forebay => ../../..
-
-replace github.com/forebay/forebay/cluster => ../../../cluster
-
-replace github.com/forebay/forebay/drivers/postgres => ../../../drivers/postgres
+replace (
+	github.com/forebay/forebay => ../../..
+	github.com/forebay/forebay/cluster => ../../../cluster
+	github.com/forebay/forebay/drivers/postgres => ../../../drivers/postgres
+	github.com/forebay/forebay/internal/program => ../../program
+)

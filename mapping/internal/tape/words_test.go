@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forebay/forebay/internal/jsontext"
+	"github.com/forebay/forebay/driverkit/jsontext"
 )
 
 // Text is read in words of several bytes, so special bytes must be found anywhere in a word, including the last word of

@@ -12,6 +12,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/aws/smithy-go v1.28.8
 	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay/storageapi/platform v0.0.0-00010101000000-000000000000
 	github.com/versity/versitygw v1.8.0
 )
 
@@ -105,4 +106,7 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/forebay/forebay => ../../..
+replace (
+	github.com/forebay/forebay => ../../..
+	github.com/forebay/forebay/storageapi/platform => ..
+)

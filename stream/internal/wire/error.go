@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forebay/forebay/internal/requestid"
+	"github.com/forebay/forebay/stream/requestid"
 )
 
 // Error is a response that is not a success. Handlers report failures in no other way.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
-	"github.com/forebay/forebay/internal/buildversion"
-	"github.com/forebay/forebay/internal/program/refusal"
+	"github.com/forebay/forebay/driverkit/buildversion"
+	"github.com/forebay/forebay/stream/refusal"
 )
 
 // ReopenRetryAfter is the Retry-After of responses while a failed store is reopened.

@@ -1,4 +1,4 @@
-package drivers_test
+package clienttest
 
 import (
 	"errors"

@@ -1,4 +1,6 @@
 // Package refusal writes errors over HTTP in the shape of the Stream API's errors, for the addresses that package stream does not serve.
+//
+//	refusal.New(http.StatusForbidden, "forbidden", "This page needs a token.").Write(w)
 package refusal
 
 import (

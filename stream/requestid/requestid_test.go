@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/requestid"
 	"github.com/forebay/forebay/internal/seedtest"
+	"github.com/forebay/forebay/stream/requestid"
 )
 
 // An id has 15 small letters and digits, as the platform's, differs each time, and says when it was made.

@@ -1,4 +1,4 @@
-package storageapi_test
+package platform_test
 
 import (
 	"context"
@@ -35,8 +35,8 @@ func local() (url string, stop func()) {
 	}
 }
 
-// A configuration, its history, and the way back.
-func Example() {
+// The client creates a configuration, changes it, and restores its first version.
+func Example_configurations() {
 	url, stop := local()
 	defer stop()
 	ctx := context.Background()
@@ -77,7 +77,7 @@ func Example() {
 }
 
 // Rows get into a table by way of a file.
-func ExampleClient_ImportFile() {
+func Example_files() {
 	url, stop := local()
 	defer stop()
 	ctx := context.Background()
@@ -115,7 +115,7 @@ func ExampleClient_ImportFile() {
 }
 
 // Errors have the platform's code, and say which call was refused.
-func ExampleError() {
+func Example_errors() {
 	url, stop := local()
 	defer stop()
 	client, err := storageapi.New(storageapi.Options{URL: url, Token: "the-token-of-another-stack"})

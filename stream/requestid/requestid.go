@@ -1,5 +1,7 @@
 // Package requestid makes the ids in the X-Request-Id header of HTTP responses. An id contains the time of its request, so the outcome of the
 // request can be looked up although the id is not stored.
+//
+//	at, ok := requestid.Time(response.Header.Get("X-Request-Id"))
 package requestid
 
 import (
