@@ -15,10 +15,11 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
 )
 
-func open(t *testing.T, path string, opts duckdb.Options) *duckdb.Target {
+func open(t testing.TB, path string, opts duckdb.Options) *duckdb.Target {
 	t.Helper()
 	target, err := duckdb.Open(path, opts)
 	if err != nil {
@@ -32,8 +33,17 @@ func open(t *testing.T, path string, opts duckdb.Options) *duckdb.Target {
 	return target
 }
 
+// tables lets suites read and change the tables of a target.
+func tables(t testing.TB, target *duckdb.Target) drivertest.Tables {
+	return drivertest.Tables{
+		Target: target,
+		Rows:   func(table string) [][]string { return rows(t, target.DB(), table) },
+		Exec:   func(statement string) { execute(t, target.DB(), statement) },
+	}
+}
+
 // execute runs statements as any other user of the database in this process would.
-func execute(t *testing.T, db *sql.DB, statements string) {
+func execute(t testing.TB, db *sql.DB, statements string) {
 	t.Helper()
 	if _, err := db.Exec(statements); err != nil {
 		t.Fatalf("got %v\n%s\nwant no error", err, statements)
@@ -43,7 +53,7 @@ func execute(t *testing.T, db *sql.DB, statements string) {
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // rows reads a table as canonical texts, with DuckDB's texts for its types.
-func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
+func rows(t testing.TB, db *sql.DB, table string) (all [][]string) {
 	t.Helper()
 	columns, err := db.Query("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", table)
 	if err != nil {

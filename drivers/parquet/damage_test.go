@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -319,9 +320,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 			}
 			f := storedFile(fmt.Sprintf("file-%d", n), table, rows...)
 			files = append(files, f)
-			if err := target.Import(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Import(t, target, f)
 			if want[f.ID], err = parquettest.ReadPart(filepath.Join(target.Path("t"), f.ID+extension), storedColumns); err != nil {
 				t.Fatal(err)
 			}
@@ -410,9 +409,7 @@ func TestCodecsOfOneColumn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := target.Import(t.Context(), storedFile("file-1", table, rows...)); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, storedFile("file-1", table, rows...))
 		data, err := os.ReadFile(filepath.Join(target.Path("t"), "file-1.parquet"))
 		if err != nil {
 			t.Fatal(err)
@@ -431,9 +428,7 @@ func TestCodecsOfOneColumn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Import(t.Context(), storedFile("file-1", table, rows[n:]...)); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, other, storedFile("file-1", table, rows[n:]...))
 		more, err := os.ReadFile(filepath.Join(other.Path("t"), "file-1.parquet"))
 		if err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -240,7 +241,7 @@ func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 			Compression: []parquet.Compression{parquet.Zstd, parquet.Snappy, parquet.Plain}[rng.IntN(3)],
 		}
 		target := mustTables(t, t.TempDir(), options)
-		mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
+		drivertest.Import(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 		theirs := filepath.Join(t.TempDir(), "theirs.parquet")
 		if err := writeWithLibrary(theirs, types, columns, rows); err != nil {
 			t.Fatalf("%s: got %v, want no error", what, err)

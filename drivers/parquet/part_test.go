@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -52,7 +53,7 @@ func TestValuesAreWithinBounds(t *testing.T) {
 		rows = append(rows, row)
 	}
 	target := mustTables(t, t.TempDir(), parquet.Options{RowGroup: 30_000})
-	mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
+	drivertest.Import(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 	expectRows(t, target, "events", rows)
 	p := opened(t, partsOf(t, target, "events")[0])
 	checked, without := 0, 0

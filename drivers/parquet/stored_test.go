@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/parts"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -170,9 +171,7 @@ func TestStoredRowsEndPages(t *testing.T) {
 			return io.NopCloser(bytes.NewReader(text)), nil
 		},
 	}
-	if err := target.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, f)
 	files, err := filepath.Glob(filepath.Join(target.Path("events"), "*.parquet"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)

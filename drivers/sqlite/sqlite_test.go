@@ -16,9 +16,10 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
-func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Target {
+func open(t testing.TB, path string, opts sqlite.Options) *sqlite.Target {
 	t.Helper()
 	target, err := sqlite.Open(path, opts)
 	if err != nil {
@@ -30,6 +31,15 @@ func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Target {
 		}
 	})
 	return target
+}
+
+// tables lets suites read and change the tables of a target.
+func tables(t testing.TB, path string, target *sqlite.Target) drivertest.Tables {
+	return drivertest.Tables{
+		Target: target,
+		Rows:   func(table string) [][]string { return rows(t, path, table) },
+		Exec:   func(statement string) { execute(t, path, statement) },
+	}
 }
 
 // database opens the file as any other program would.
@@ -52,7 +62,7 @@ func execute(t testing.TB, path, statements string) {
 }
 
 // rows reads a table as canonical texts.
-func rows(t *testing.T, path, table string) (all [][]string) {
+func rows(t testing.TB, path, table string) (all [][]string) {
 	t.Helper()
 	db := database(t, path)
 	var text string

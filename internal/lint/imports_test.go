@@ -88,7 +88,7 @@ var rooms = map[string][]string{
 	"internal/collectortest":   {"./..."},
 	"internal/viewtest":        {"./..."},
 	"internal/refusedtest":     {"./..."},
-	"internal/drivertest":      {"driver"},
+	"internal/drivertest":      {"driver", "datatype", "buffer/buffertest", "internal/modetest", "internal/servertest"},
 	"internal/erasetest":       {"./..."},
 	"internal/fulldisktest":    {"./..."},
 	"internal/manytablestest":  {"./..."},
