@@ -22,15 +22,7 @@ import (
 func open(t testing.TB, path string, opts duckdb.Options) *duckdb.Target {
 	t.Helper()
 	target, err := duckdb.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := target.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return target
+	return drivertest.Opened(t, target, err)
 }
 
 // tables lets suites read and change the tables of a target.
@@ -55,19 +47,10 @@ func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 // rows reads a table as canonical texts, with DuckDB's texts for its types.
 func rows(t testing.TB, db *sql.DB, table string) (all [][]string) {
 	t.Helper()
-	columns, err := db.Query("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer columns.Close()
 	var exprs []string
-	for columns.Next() {
-		var name, kind string
-		if err := columns.Scan(&name, &kind); err != nil {
-			t.Fatal(err)
-		}
-		name = quote(name)
-		switch kind {
+	for _, column := range drivertest.Texts(t, db, "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", table) {
+		name := quote(column[0])
+		switch column[1] {
 		case "TIMESTAMP WITH TIME ZONE":
 			name = "strftime(make_timestamp(epoch_us(" + name + ")), '%Y-%m-%dT%H:%M:%S.%fZ')"
 		case "DOUBLE":
@@ -78,25 +61,10 @@ func rows(t testing.TB, db *sql.DB, table string) (all [][]string) {
 		}
 		exprs = append(exprs, name)
 	}
-	if err := columns.Err(); err != nil {
-		t.Fatal(err)
-	}
 	if len(exprs) == 0 {
 		return nil
 	}
-	list, err := db.Query("SELECT " + strings.Join(exprs, ", ") + " FROM " + quote(table) + " ORDER BY rowid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		cells, to := make([]any, len(exprs)), make([]any, len(exprs))
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := list.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
+	for _, cells := range drivertest.Cells(t, db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+quote(table)+" ORDER BY rowid") {
 		row := make([]string, len(exprs))
 		for i, c := range cells {
 			switch v := c.(type) {
@@ -111,9 +79,6 @@ func rows(t testing.TB, db *sql.DB, table string) (all [][]string) {
 			}
 		}
 		all = append(all, row)
-	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return all
 }

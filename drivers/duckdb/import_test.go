@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -287,17 +288,8 @@ func TestEngines(t *testing.T) {
 	more := append(columns[:2:2], mapping.Path("total", "total", mapping.DataType(datatype.Decimal(10, 2))))
 	var engines []*forebay.Engine
 	for _, columns := range []mapping.Columns{columns, more} {
-		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
-		if err != nil {
-			t.Fatal(err)
-		}
+		engine := clienttest.Define(t, t.TempDir(), target, forebay.Table{ID: "shop.orders", Extend: true, Columns: columns})
 		defer engine.Close()
-		err = engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
-			ID: "orders", Table: forebay.Table{ID: "shop.orders", Extend: true, Columns: columns},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		engines = append(engines, engine)
 	}
 	var wg sync.WaitGroup

@@ -48,6 +48,7 @@ func manyRows(from, n int) (rows [][]string) {
 
 // An attempt that is repeated elsewhere, as after a lost disk, gives the same parts byte for byte.
 func TestPartsDependOnTheRowsAlone(t *testing.T) {
+	t.Parallel()
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 	var all [2]map[string]string
 	for i := range all {
@@ -185,6 +186,7 @@ func TestWiderColumnOfTheTable(t *testing.T) {
 
 // A file may have rows of more days than a process may have open files, and its days share a bound of memory.
 func TestManyDays(t *testing.T) {
+	t.Parallel()
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn}}
 	var rows [][]string
 	for i := range 1500 {

@@ -212,6 +212,7 @@ func nullable(c datatype.Column) bool { return c.Type != datatype.Untyped && !c.
 // The library reads the rows of a part unchanged, and has the same schema and rows in a file that its own writer wrote, of all types,
 // with extreme values, with no, some and only NULL, with no row, with one and with several row groups.
 func TestPartsAreAsTheLibraryWrites(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	types := libraryTypes()
 	for round, n := range []int{0, 1, 2, 7, 8, 9, 64, 65, 300, 2000} {

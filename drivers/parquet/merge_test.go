@@ -19,6 +19,7 @@ import (
 
 // Parts of three versions of a table are merged, next to files that are not its parts.
 func TestMergeOfThreeSchemas(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"", "at"} {
 		t.Run("by="+by, func(t *testing.T) {
 			target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: by, RowGroup: 300})
@@ -83,6 +84,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 
 // A reader that resolves the link of a table once sees each imported file whole, and each row once, during imports and merges.
 func TestReadersBesideMerges(t *testing.T) {
+	t.Parallel()
 	target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at"})
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 	const files, rows = 40, 30

@@ -24,6 +24,7 @@ import (
 // Engines leave out the row groups and pages whose bounds say that no value fits, so each value must be within them. The columns have
 // pages without a value, negative decimals, NaN, texts that are longer than a bound, and a dictionary that becomes too large.
 func TestValuesAreWithinBounds(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	columns := []datatype.Column{
 		{Name: "wide", Type: datatype.Decimal(30, 2)},

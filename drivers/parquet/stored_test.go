@@ -83,6 +83,7 @@ func storedRow(rng *rand.Rand) string {
 // What an import makes of rows does not depend on how many of them a read returns. Rows that are in memory as a whole are parsed as they are
 // stored, and others by cells.
 func TestStoredRowsMakeTheSameParts(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	for round := range 8 {
 		options := parts.Options{Driver: "parquet"}

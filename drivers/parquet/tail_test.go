@@ -51,6 +51,7 @@ func tailTexts(tail driver.Tail) (rows [][]string) {
 
 // Tail gives the last rows that a reader of the parts gives, of all types and with NULL, across row groups, parts and merged parts.
 func TestTailIsTheEndOfTheTable(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	table := driver.Table{ID: "in.c-web.events", Columns: storedColumns}
 	for _, merged := range []bool{false, true} {

@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -61,24 +60,8 @@ func TestTypes(t *testing.T) {
 		"text|6E756C6C" + strings.Repeat("|null|NULL", 10) + "||",
 	}
 	var got []string
-	list, err := database(t, path).Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		cells, to := make([]sql.NullString, 24), make([]any, 24)
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := list.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
-		var texts []string
-		for _, c := range cells {
-			texts = append(texts, c.String)
-		}
-		got = append(got, strings.Join(texts, "|"))
+	for _, row := range drivertest.Texts(t, database(t, path), query) {
+		got = append(got, strings.ReplaceAll(strings.Join(row, "|"), buffertest.Null, ""))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the library reads\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

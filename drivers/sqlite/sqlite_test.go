@@ -22,15 +22,7 @@ import (
 func open(t testing.TB, path string, opts sqlite.Options) *sqlite.Target {
 	t.Helper()
 	target, err := sqlite.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := target.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return target
+	return drivertest.Opened(t, target, err)
 }
 
 // tables lets suites read and change the tables of a target.
@@ -77,27 +69,12 @@ func rows(t testing.TB, path, table string) (all [][]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := db.Query(`SELECT * FROM "` + strings.ReplaceAll(table, `"`, `""`) + `" ORDER BY rowid`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		cells, to := make([]any, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := list.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
+	for _, cells := range drivertest.Cells(t, db, `SELECT * FROM "`+strings.ReplaceAll(table, `"`, `""`)+`" ORDER BY rowid`) {
 		row := make([]string, len(columns))
 		for i, c := range cells {
 			row[i] = canonical(columns[i].Type, c)
 		}
 		all = append(all, row)
-	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return all
 }
@@ -144,9 +121,15 @@ func harness() buffertest.TargetHarness {
 	}
 }
 
-func TestConformance(t *testing.T) { buffertest.Target(t, harness()) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	buffertest.Target(t, harness())
+}
 
-func TestKills(t *testing.T) { buffertest.Kills(t, harness()) }
+func TestKills(t *testing.T) {
+	t.Parallel()
+	buffertest.Kills(t, harness())
+}
 
 func TestOpenFails(t *testing.T) {
 	dir := t.TempDir()

@@ -78,6 +78,7 @@ func TestAlteredTable(t *testing.T) {
 }
 
 func TestWideTable(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
 	table := driver.Table{ID: "t", Columns: columns(slices.Repeat([]datatype.Type{datatype.Int64}, 1500)...)}

@@ -56,3 +56,36 @@ func KillsOfTheServer(t *testing.T, target drivertest.Tables, server drivertest.
 		clients.Check(t, stored)
 	}
 }
+
+// KillsOfTheEngine kills the process of an engine at random moments while clients send, times as often as FOREBAY_KILLS says and at most some calls
+// after its start. Then it stops the clients and the engine. serve is the program: it prints the URL for [Send], and ends with its standard input. With
+// -short the test is skipped. KillsOfTheEngine does not return in the process of the engine, which runs the calling test alone.
+func KillsOfTheEngine(t *testing.T, times int, calls int64, serve func(folder string) error) (folder string, clients *Clients) {
+	t.Helper()
+	if folder, ok := proctest.Child(); ok {
+		if err := serve(folder); err != nil {
+			t.Fatal(err)
+		}
+		t.SkipNow()
+	}
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	kills := times * proctest.Kills(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
+	folder = t.TempDir()
+	p := proctest.Start(t, t.Name(), folder)
+	clients = Send(p.Line())
+	for range kills {
+		clients.Wait(1 + rng.Int64N(calls))
+		p.Kill()
+		p = proctest.Start(t, t.Name(), folder)
+		clients.SendTo(p.Line())
+	}
+	clients.Stop()
+	if out, err := p.Wait(); err != nil {
+		t.Fatalf("the engine has ended with %v, want no error: %s", err, out)
+	}
+	return folder, clients
+}

@@ -135,6 +135,15 @@ func (s heldSlice) Read(p []byte) (int, error) {
 	return s.ReadCloser.Read(p)
 }
 
+// Percent is a refusal by a check of a number, which prepare adds to the column "share, in percent". It must be at most 100.
+func Percent(prepare func(t *testing.T, table string)) *buffertest.Refusal {
+	return &buffertest.Refusal{
+		Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "share, in percent", Type: datatype.Float64}},
+		Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.4711"},
+		Prepare: prepare,
+	}
+}
+
 // EnginesTogether lets several targets of the same tables import the same files and others into the table events, which they create and extend.
 func EnginesTogether(t *testing.T, open func(n int) driver.Target, rows func(table string) [][]string) {
 	t.Helper()

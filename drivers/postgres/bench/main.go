@@ -44,11 +44,7 @@ func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func(
 	if err != nil {
 		return nil, nil, err
 	}
-	end := func() (int64, error) {
-		target.Close()
-		return w.count()
-	}
-	return func() error { return target.Import(ctx, in.File) }, end, nil
+	return importbench.Into(ctx, in, target, w.count)
 }
 
 func (w ways) psql(ctx context.Context, _ string, in importbench.Input) (func() error, func() (int64, error), error) {

@@ -33,16 +33,7 @@ func importer(ctx context.Context, dir string, in importbench.Input) (func() err
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := target.Ensure(ctx, in.File.Table); err != nil {
-		return nil, nil, err
-	}
-	end := func() (int64, error) {
-		if err := target.Close(); err != nil {
-			return 0, err
-		}
-		return count(path)
-	}
-	return func() error { return target.Import(ctx, in.File) }, end, nil
+	return importbench.Into(ctx, in, target, func() (int64, error) { return count(path) })
 }
 
 // shell imports with the same durability into a table of the same storage classes. The table is not STRICT, because .import knows neither
