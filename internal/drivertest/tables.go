@@ -175,7 +175,9 @@ func EnginesTogether(t *testing.T, open func(n int) driver.Target, rows func(tab
 
 // Server is a server that a test kills.
 type Server interface {
+	// Kill ends the server as a crash of its process does.
 	Kill(tb testing.TB)
+	// Restart starts the server after Kill, and returns when it is ready.
 	Restart(tb testing.TB)
 }
 
