@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var server clickhousetest.Server
@@ -26,11 +27,7 @@ func open(tb testing.TB, o Options) *Target {
 func reopen(tb testing.TB, database string, o Options) *Target {
 	tb.Helper()
 	target, err := Open(server.URL(database), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = target.Close() })
-	return target
+	return drivertest.Opened(tb, target, err)
 }
 
 // readTable reads a table as canonical texts, without the driver.
@@ -113,13 +110,9 @@ func harness(o Options) buffertest.TargetHarness {
 				return target
 			},
 		},
-		Refusal: &buffertest.Refusal{
-			Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "share, in percent", Type: datatype.Float64}},
-			Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.4711"},
-			Prepare: func(t *testing.T, table string) {
-				server.Exec(t, "ALTER TABLE "+quote(last)+"."+quote(table)+" ADD CONSTRAINT `at most ``all``` CHECK `share, in percent` <= 100")
-			},
-		},
+		Refusal: drivertest.Percent(func(t *testing.T, table string) {
+			server.Exec(t, "ALTER TABLE "+quote(last)+"."+quote(table)+" ADD CONSTRAINT `at most ``all``` CHECK `share, in percent` <= 100")
+		}),
 	}
 }
 

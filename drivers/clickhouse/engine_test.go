@@ -1,13 +1,11 @@
 package clickhouse
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/internal/clienttest"
-	"github.com/forebay/forebay/internal/proctest"
-	"github.com/forebay/forebay/internal/seedtest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -21,38 +19,7 @@ func TestEngines(t *testing.T) {
 // The server is killed at random moments while clients send and files are imported. The engine acknowledges every event, and each is in
 // the table once.
 func TestKillsOfTheServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("restarts the server")
-	}
-	kills := proctest.Kills(t)
-	t.Logf("%d kills", kills)
-	rng := seedtest.Rand(t)
 	target := open(t, Options{})
-	url, end, err := clienttest.Serve(t.TempDir(), target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients := clienttest.Send(url)
-	for range kills {
-		clients.Wait(1000 + rng.Int64N(1000))
-		server.Kill(t)
-		clients.Wait(rng.Int64N(100))
-		server.Restart(t)
-	}
-	clients.Stop()
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
-	if n := clients.Failed(); n > 0 {
-		t.Errorf("%d events were not acknowledged while the server was away", n)
-	}
-	stored := map[clienttest.Event]int{}
-	for _, row := range readTable(t, target.client.database, clienttest.Table) {
-		var e clienttest.Event
-		if _, err := fmt.Sscan(row[0]+" "+row[1], &e.Client, &e.Seq); err != nil {
-			t.Fatal(err)
-		}
-		stored[e]++
-	}
-	clients.Check(t, stored)
+	rows := func(table string) [][]string { return readTable(t, target.client.database, table) }
+	clienttest.KillsOfTheServer(t, drivertest.Tables{Target: target, Rows: rows}, &server, false)
 }

@@ -8,12 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/sqltail"
 	"github.com/forebay/forebay/internal/drivertest"
 )
@@ -26,20 +24,6 @@ func manyRows(tb testing.TB, target *Target, id string, n int) {
 	mustEnsure(tb, target, table(id, idColumn, col("a", datatype.String), col("b", datatype.String), col("c", datatype.String), required(col("at", datatype.Timestamp))))
 	server.Exec(tb, fmt.Sprintf("INSERT INTO %s SELECT number, concat('some text ', toString(number)), 'another text', toString(number %% 7), toDateTime64('2026-11-29 12:00:00', 6, 'UTC') - number, "+
 		"concat('engine-f', leftPad(toString(intDiv(number, 10000)), 12, '0'), ' 10000') FROM numbers(%d)", target.table(id), n))
-}
-
-// tailIDs returns the first cells of a tail.
-func tailIDs(t *testing.T, target *Target, table string, n int) string {
-	t.Helper()
-	tail, err := target.Tail(t.Context(), table, n)
-	if err != nil {
-		t.Errorf("Tail(%s) = %v", table, err)
-	}
-	var ids []string
-	for _, row := range tail.Rows {
-		ids = append(ids, string(row[0]))
-	}
-	return strings.Join(ids, " ")
 }
 
 // hanging is a proxy that does not forward read-only requests.
@@ -103,14 +87,14 @@ func TestTailOrder(t *testing.T) {
 	for i := range 4 {
 		mustImport(t, target, newFile(fmt.Sprintf("engine-f%012d", i), tbl, []string{fmt.Sprint(i), fmt.Sprintf("2026-%02d-01T00:00:00.000000Z", 11-i%2)}))
 	}
-	if got := tailIDs(t, target, "events", 9); got != "0 1 2 3" {
+	if got := drivertest.TailIDs(t, target, "events", 9); got != "0 1 2 3" {
 		t.Errorf("of parts: %q", got)
 	}
 	if tail, err := target.Tail(t.Context(), "events", 9); err != nil || tail.Imported.Before(begin) {
 		t.Errorf("imported at %v, %v", tail.Imported, err)
 	}
 	server.Exec(t, "OPTIMIZE TABLE "+target.table("events")+" FINAL")
-	if got := tailIDs(t, target, "events", 1); got != "3" {
+	if got := drivertest.TailIDs(t, target, "events", 1); got != "3" {
 		t.Errorf("of merged partitions: %q", got)
 	}
 	manyRows(t, target, "many", 100_000)
@@ -148,25 +132,14 @@ func TestTailWithoutParts(t *testing.T) {
 	for i := range 3 {
 		mustImport(t, target, newFile(fmt.Sprintf("engine-f%012d", i), table("events", idColumn), []string{fmt.Sprint(i)}))
 	}
-	if got := tailIDs(t, target, "events", 2); got != "1 2" {
+	if got := drivertest.TailIDs(t, target, "events", 2); got != "1 2" {
 		t.Errorf("got %q, want \"1 2\"", got)
 	}
 }
 
 // Large cells are not returned. Fewer rows are returned, or none.
 func TestTailIsBounded(t *testing.T) {
-	target := open(t, Options{})
-	tbl := table("it's `odd`", idColumn, col("text", datatype.String))
-	for i, size := range []int{10, sqltail.MaxBytes, 20, 30} {
-		mustImport(t, target, newFile(fmt.Sprintf("file-%d", i), tbl, []string{fmt.Sprint(i), strings.Repeat("x", size)}))
-		tail, err := target.Tail(t.Context(), tbl.ID, 5)
-		switch want := []int{1, 0, 1, 2}[i]; {
-		case want == 0 && !errors.Is(err, driver.ErrTailTooLarge):
-			t.Errorf("a last row that is too large: %d rows, %v", len(tail.Rows), err)
-		case want > 0 && (err != nil || len(tail.Rows) != want || string(tail.Rows[want-1][0]) != fmt.Sprint(i)):
-			t.Errorf("after row %d: %d rows, %v, want %d", i, len(tail.Rows), err, want)
-		}
-	}
+	drivertest.TailIsBounded(t, open(t, Options{}), table("it's `odd`", idColumn, col("text", datatype.String)), sqltail.MaxBytes)
 }
 
 // Foreign tables show their rows, and missing tables are distinguished from unreadable tables.
@@ -211,9 +184,5 @@ func BenchmarkTail(b *testing.B) {
 	target := open(b, Options{})
 	manyRows(b, target, "many", 5_000_000)
 	server.Exec(b, "OPTIMIZE TABLE "+target.table("many")+" FINAL")
-	for b.Loop() {
-		if tail, err := target.Tail(b.Context(), "many", 20); err != nil || len(tail.Rows) != 20 {
-			b.Fatal(err)
-		}
-	}
+	drivertest.BenchmarkTail(b, target)
 }

@@ -15,25 +15,27 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
 )
 
-func open(t *testing.T, path string, opts duckdb.Options) *duckdb.Target {
+func open(t testing.TB, path string, opts duckdb.Options) *duckdb.Target {
 	t.Helper()
 	target, err := duckdb.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
+	return drivertest.Opened(t, target, err)
+}
+
+// tables lets suites read and change the tables of a target.
+func tables(t testing.TB, target *duckdb.Target) drivertest.Tables {
+	return drivertest.Tables{
+		Target: target,
+		Rows:   func(table string) [][]string { return rows(t, target.DB(), table) },
+		Exec:   func(statement string) { execute(t, target.DB(), statement) },
 	}
-	t.Cleanup(func() {
-		if err := target.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return target
 }
 
 // execute runs statements as any other user of the database in this process would.
-func execute(t *testing.T, db *sql.DB, statements string) {
+func execute(t testing.TB, db *sql.DB, statements string) {
 	t.Helper()
 	if _, err := db.Exec(statements); err != nil {
 		t.Fatalf("got %v\n%s\nwant no error", err, statements)
@@ -43,21 +45,12 @@ func execute(t *testing.T, db *sql.DB, statements string) {
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // rows reads a table as canonical texts, with DuckDB's texts for its types.
-func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
+func rows(t testing.TB, db *sql.DB, table string) (all [][]string) {
 	t.Helper()
-	columns, err := db.Query("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer columns.Close()
 	var exprs []string
-	for columns.Next() {
-		var name, kind string
-		if err := columns.Scan(&name, &kind); err != nil {
-			t.Fatal(err)
-		}
-		name = quote(name)
-		switch kind {
+	for _, column := range drivertest.Texts(t, db, "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", table) {
+		name := quote(column[0])
+		switch column[1] {
 		case "TIMESTAMP WITH TIME ZONE":
 			name = "strftime(make_timestamp(epoch_us(" + name + ")), '%Y-%m-%dT%H:%M:%S.%fZ')"
 		case "DOUBLE":
@@ -68,25 +61,10 @@ func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
 		}
 		exprs = append(exprs, name)
 	}
-	if err := columns.Err(); err != nil {
-		t.Fatal(err)
-	}
 	if len(exprs) == 0 {
 		return nil
 	}
-	list, err := db.Query("SELECT " + strings.Join(exprs, ", ") + " FROM " + quote(table) + " ORDER BY rowid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		cells, to := make([]any, len(exprs)), make([]any, len(exprs))
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := list.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
+	for _, cells := range drivertest.Cells(t, db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+quote(table)+" ORDER BY rowid") {
 		row := make([]string, len(exprs))
 		for i, c := range cells {
 			switch v := c.(type) {
@@ -101,9 +79,6 @@ func rows(t *testing.T, db *sql.DB, table string) (all [][]string) {
 			}
 		}
 		all = append(all, row)
-	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return all
 }

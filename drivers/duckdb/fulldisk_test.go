@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
 )
 
@@ -45,7 +46,7 @@ func TestCommitOnFullDisk(t *testing.T) {
 		t.Fatalf("got %v\n%s\nwant no error", err, out)
 	}
 	target := open(t, path, duckdb.Options{Threads: 1})
-	mustImport(t, target, file("full", fullDiskTable, fullDiskRows()...))
+	drivertest.Import(t, target, file("full", fullDiskTable, fullDiskRows()...))
 	expectRows(t, target, "t", append([][]string{{"-1", "before"}}, fullDiskRows()...)...)
 }
 
@@ -53,7 +54,7 @@ func TestCommitOnFullDisk(t *testing.T) {
 func importOnFullDisk(t *testing.T, path string) {
 	signal.Ignore(syscall.SIGXFSZ) // a write gives EFBIG then
 	target := open(t, path, duckdb.Options{Threads: 1})
-	mustImport(t, target, file("before", fullDiskTable, []string{"-1", "before"}))
+	drivertest.Import(t, target, file("before", fullDiskTable, []string{"-1", "before"}))
 	log, err := os.Stat(path + ".wal")
 	if err != nil {
 		t.Fatal(err)
@@ -82,5 +83,5 @@ func importOnFullDisk(t *testing.T, path string) {
 		}
 	}
 	setLimit(free)
-	mustImport(t, target, full)
+	drivertest.Import(t, target, full)
 }

@@ -17,28 +17,14 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/clienttest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/mapping"
 )
 
 // file returns a file of one plain slice.
 func file(id string, table driver.Table, rows ...[]string) *driver.File {
-	var text strings.Builder
-	for _, row := range rows {
-		for i, cell := range row {
-			if i > 0 {
-				text.WriteByte(',')
-			}
-			if cell != buffertest.Null {
-				text.WriteString(`"` + strings.ReplaceAll(cell, `"`, `""`) + `"`)
-			}
-		}
-		text.WriteByte('\n')
-	}
-	f := &driver.File{ID: id, Table: table, Slices: []driver.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
-	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
-		return io.NopCloser(strings.NewReader(text.String())), nil
-	}
-	return f
+	return drivertest.OneSlice(id, table, rows...)
 }
 
 func columns(of ...datatype.Type) (list []datatype.Column) {
@@ -51,13 +37,6 @@ func columns(of ...datatype.Type) (list []datatype.Column) {
 func newTarget(t *testing.T) *duckdb.Target {
 	t.Helper()
 	return open(t, filepath.Join(t.TempDir(), "a.duckdb"), duckdb.Options{Threads: 1})
-}
-
-func mustImport(t *testing.T, target *duckdb.Target, f *driver.File) {
-	t.Helper()
-	if err := target.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func expectRows(t *testing.T, target *duckdb.Target, table string, want ...[]string) {
@@ -78,7 +57,7 @@ func TestTypes(t *testing.T) {
 	nulls := slices.Repeat([]string{buffertest.Null}, len(row))
 	nulls[0] = "null" // untyped columns have no NULL
 	target := newTarget(t)
-	mustImport(t, target, file("f", table, row, nulls))
+	drivertest.Import(t, target, file("f", table, row, nulls))
 	var got string
 	err := target.DB().QueryRow(`SELECT concat_ws('|', typeof(c0), hex(c0), typeof(c1), length(c1), typeof(c2), c2, typeof(c3), c3, typeof(c4), c4, typeof(c5), c5,
 			typeof(c6), epoch_us(c6), typeof(c7), c7 + 1, typeof(c8), c8, typeof(c9), c9 ->> '$.a', typeof(c10), hex(c10)) FROM t WHERE c1 = ''`).Scan(&got)
@@ -111,7 +90,7 @@ func TestDecimals(t *testing.T) {
 	}
 	target := newTarget(t)
 	table := driver.Table{ID: "t", Columns: columns(types...)}
-	mustImport(t, target, file("f", table, all...))
+	drivertest.Import(t, target, file("f", table, all...))
 	for i, row := range rows(t, target.DB(), "t") {
 		for j, got := range row { // DuckDB shows no zero where the type has no digit for it
 			if want := all[i][j]; got != want && strings.Replace(got, ".", "0.", 1) != want {
@@ -138,7 +117,7 @@ func TestBatches(t *testing.T) {
 		all = append(all, row)
 	}
 	target := newTarget(t)
-	mustImport(t, target, file("f", table, all...))
+	drivertest.Import(t, target, file("f", table, all...))
 	expectRows(t, target, "t", all...)
 }
 
@@ -172,7 +151,7 @@ func TestRefusedRows(t *testing.T) {
 		}
 		return refused
 	}
-	mustImport(t, target, file("before", table, []string{"secret", "0"}))
+	drivertest.Import(t, target, file("before", table, []string{"secret", "0"}))
 	refused := importRows("own", slices.Insert(slices.Clone(good), 4000, []string{buffertest.Null, "1"}, []string{"b\xff", "1"}, []string{"c", "x"}))
 	want := []string{`row 4000, column "id": nullValue`, `row 4001, column "id": notUTF8`, `row 4002, column "x": malformed`}
 	for i, w := range want {
@@ -220,7 +199,7 @@ func TestRefusedRows(t *testing.T) {
 	if len(many.Rows) != driver.MaxRowErrors {
 		t.Errorf("%d refused rows, want %v", len(many.Rows), driver.MaxRowErrors)
 	}
-	mustImport(t, target, file("after", table, good...))
+	drivertest.Import(t, target, file("after", table, good...))
 }
 
 // Many extend and fill one table at once. The conflicts of DuckDB do not reach them, nor its crash when a column is added while rows
@@ -309,17 +288,8 @@ func TestEngines(t *testing.T) {
 	more := append(columns[:2:2], mapping.Path("total", "total", mapping.DataType(datatype.Decimal(10, 2))))
 	var engines []*forebay.Engine
 	for _, columns := range []mapping.Columns{columns, more} {
-		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
-		if err != nil {
-			t.Fatal(err)
-		}
+		engine := clienttest.Define(t, t.TempDir(), target, forebay.Table{ID: "shop.orders", Extend: true, Columns: columns})
 		defer engine.Close()
-		err = engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
-			ID: "orders", Table: forebay.Table{ID: "shop.orders", Extend: true, Columns: columns},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		engines = append(engines, engine)
 	}
 	var wg sync.WaitGroup

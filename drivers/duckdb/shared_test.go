@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
 )
 
@@ -50,9 +51,7 @@ func TestSharedProcesses(t *testing.T) {
 	table := driver.Table{ID: "t", Columns: columns(datatype.Int64)}
 	if path, ok := proctest.Child(); ok {
 		target := open(t, path, duckdb.Options{Shared: true})
-		if err := target.Import(t.Context(), file("other", table, []string{"2"})); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, file("other", table, []string{"2"}))
 		_ = target.Use(func(*sql.DB) error {
 			fmt.Println("open")
 			_, err := os.Stdin.Read(make([]byte, 1))
@@ -73,9 +72,7 @@ func TestSharedProcesses(t *testing.T) {
 	if name := target.Alone("t"); name != open(t, path, duckdb.Options{Shared: true}).Alone("u") || name == "" {
 		t.Errorf("the lease is for %q", name)
 	}
-	if err := target.Import(t.Context(), file("first", table, []string{"1"})); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("first", table, []string{"1"}))
 	p := proctest.Start(t, t.Name(), path)
 	defer p.Kill()
 	if line := p.Line(); line != "open" {

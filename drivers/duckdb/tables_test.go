@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/duckdb"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 func TestTableNames(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTableNames(t *testing.T) {
 	table := func(id string) driver.Table { return driver.Table{ID: id, Columns: columns(datatype.String)} }
 	execute(t, target.DB(), `CREATE VIEW v AS SELECT 'x' AS c0`)
 	for _, id := range []string{"Events", `it's "one"`, "%d"} {
-		mustImport(t, target, file("f-"+id[:1], table(id), []string{"a"}))
+		drivertest.Import(t, target, file("f-"+id[:1], table(id), []string{"a"}))
 		expectRows(t, target, id, []string{"a"})
 	}
 	for _, id := range []string{"events", "v", "_forebay_imports", "_FOREBAY_x", "a\x00b", "\xff"} {
@@ -39,7 +39,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	table := driver.Table{ID: "t", Extend: true, Columns: []datatype.Column{
 		{Name: "price", Type: datatype.Decimal(6, 2)}, {Name: "at", Type: datatype.Timestamp}, {Name: "N", Type: datatype.Int64},
 	}}
-	mustImport(t, target, file("f", table, []string{"-1234.50", "2026-11-22T00:00:00.000000Z", "9223372036854775807"}))
+	drivertest.Import(t, target, file("f", table, []string{"-1234.50", "2026-11-22T00:00:00.000000Z", "9223372036854775807"}))
 	expectRows(t, target, "t", []string{"2026-11-22T00:00:00.000000Z", "9223372036854775807.00", "-1234.50", "new"})
 	table.Columns[0].Type = datatype.Float64
 	var schema *driver.SchemaError
@@ -73,7 +73,7 @@ func TestAlteredDuringImport(t *testing.T) {
 		}
 		return open(ctx, obj)
 	}
-	mustImport(t, target, f)
+	drivertest.Import(t, target, f)
 	expectRows(t, target, "t", []string{"a", buffertest.Null, "true"})
 }
 
@@ -85,7 +85,7 @@ func TestCompact(t *testing.T) {
 	for range 50_000 {
 		rows = append(rows, []string{strings.Repeat("x", 100)})
 	}
-	mustImport(t, target, file("f", table, rows...))
+	drivertest.Import(t, target, file("f", table, rows...))
 	execute(t, target.DB(), "INSERT INTO _forebay_imports SELECT 'old-' || i, 't', 1, now() - INTERVAL 49 HOURS FROM range(2500) r(i)")
 	if log, err := os.Stat(path + ".wal"); err != nil || log.Size() < 4<<20 {
 		t.Fatalf("the log has %v bytes: the test needs more, %v", log, err)
@@ -104,9 +104,7 @@ func TestCompact(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if err := target.Compact(t.Context(), table); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Compact(t, target, table)
 	if log, err := os.Stat(path + ".wal"); err == nil && log.Size() > 1<<20 {
 		t.Errorf("the log has %d bytes", log.Size())
 	}
@@ -123,29 +121,8 @@ func TestCompact(t *testing.T) {
 
 // DuckDB continues to write to a file that no longer has a name.
 func TestLostDatabase(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("files that are open cannot be moved")
-	}
 	path := filepath.Join(t.TempDir(), "a.duckdb")
-	target := open(t, path, duckdb.Options{})
-	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
-	mustImport(t, target, file("f", table, []string{"a"}))
-	if err := os.Rename(path, path+".old"); err != nil {
-		t.Fatal(err)
-	}
-	for _, state := range []string{"moved", "replaced"} {
-		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !driver.IsPermanent(err) {
-			t.Errorf("Import into a database that was %s = %v, want a permanent error", state, err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Rename(path+".old", path); err != nil {
-		t.Fatal(err)
-	}
-	mustImport(t, target, file("g", table, []string{"b"}))
-	expectRows(t, target, "t", []string{"a"}, []string{"b"})
+	drivertest.LostDatabase(t, path, tables(t, open(t, path, duckdb.Options{})))
 }
 
 // If the driver's own tables are dropped, the next import creates them again.
@@ -154,10 +131,10 @@ func TestOwnTablesAreDropped(t *testing.T) {
 	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp)}
 	row := []string{"2026-11-22T00:00:00.000000Z"}
 	for _, own := range []string{"imports", "tables"} {
-		mustImport(t, target, file("f"+own, table, row))
+		drivertest.Import(t, target, file("f"+own, table, row))
 		execute(t, target.DB(), "DROP TABLE _forebay_"+own)
 	}
-	mustImport(t, target, file("g", table, row))
+	drivertest.Import(t, target, file("g", table, row))
 	expectRows(t, target, "t", row, row, row)
 }
 

@@ -21,20 +21,13 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 func open(t testing.TB, folder string, opts iceberg.Options) *iceberg.Local {
 	t.Helper()
 	target, err := iceberg.Open(folder, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := target.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return target
+	return drivertest.Opened(t, target, err)
 }
 
 // load loads a table, nil if it is absent.

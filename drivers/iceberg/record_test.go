@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/iceberg"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // rewrite compacts the data files of each partition into one, and expires all snapshots but the last.
@@ -173,9 +174,7 @@ func TestCompactExpires(t *testing.T) {
 		mustImport(t, target, makeFile(fmt.Sprintf("engine-f%d", i), i, 1))
 	}
 	before := countFiles(t, folder)
-	if err := target.Compact(t.Context(), makeFile("engine-f0", 0, 1).Table); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Compact(t, target, makeFile("engine-f0", 0, 1).Table)
 	tbl := load(t, target.Catalog(), "events")
 	if n := len(tbl.Metadata().Snapshots()); n != 10 {
 		t.Errorf("%d snapshots, want 10", n)
@@ -195,9 +194,7 @@ func TestCompactReadsSeldom(t *testing.T) {
 	f := makeFile("engine-f1", 0, 1)
 	mustImport(t, local, f)
 	for range 3 {
-		if err := target.Compact(t.Context(), f.Table); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Compact(t, target, f.Table)
 	}
 	if c.n != 1 {
 		t.Errorf("the table was read %d times, want once in an hour", c.n)

@@ -12,9 +12,6 @@ import (
 
 // The volume becomes full while data files, metadata and the catalog are written.
 func TestSmallVolumeIsFull(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it mounts a volume and fills it")
-	}
 	fulldisktest.Play(t, fulldisktest.Harness{
 		Open: func(t *testing.T, folder string) driver.Target {
 			target, err := iceberg.Open(folder, iceberg.Options{})

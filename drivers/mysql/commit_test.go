@@ -204,7 +204,7 @@ func TestKillsAtCommit(t *testing.T) {
 		if mode == dropCommit && stored != atCommitRows*i || mode == loseAnswer && stored != atCommitRows*(i+1) || stored%atCommitRows != 0 {
 			t.Fatalf("kill %d, mode %d: %d rows in %d files", i, mode, stored, i+1)
 		}
-		if err := importPatiently(t, target, f); err != nil {
+		if err := drivertest.Patiently(t, target, f); err != nil {
 			t.Fatal(err)
 		}
 		if stored := count(); stored != atCommitRows*(i+1) {

@@ -17,17 +17,24 @@ func newFile(id string, table driver.Table, rows ...[]string) *driver.File {
 	return buffertest.NewFile(id, table, rows...)
 }
 
-func mustImport(tb testing.TB, target *Target, f *driver.File) {
+func mustImport(tb testing.TB, target *Target, files ...*driver.File) {
 	tb.Helper()
-	if err := target.Import(context.Background(), f); err != nil {
-		tb.Fatalf("Import(%s) = %v", f.ID, err)
-	}
+	drivertest.Import(tb, target, files...)
 }
 
 func mustEnsure(tb testing.TB, target *Target, table driver.Table) {
 	tb.Helper()
 	if err := target.Ensure(context.Background(), table); err != nil {
 		tb.Fatalf("Ensure(%s) = %v", table.ID, err)
+	}
+}
+
+// tables lets suites read and change the tables of a target.
+func tables(tb testing.TB, target *Target) drivertest.Tables {
+	return drivertest.Tables{
+		Target: target,
+		Rows:   func(table string) [][]string { return readTable(tb, target.database, table) },
+		Exec:   func(statement string) { exec(tb, target, statement) },
 	}
 }
 

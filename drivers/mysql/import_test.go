@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,16 +14,6 @@ import (
 )
 
 var idColumn = col("id", datatype.Int64)
-
-// importPatiently retries errors that a retry fixes, as the buffer does.
-func importPatiently(t *testing.T, target *Target, f *driver.File) (err error) {
-	for range 20 {
-		if err = target.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
-			return err
-		}
-	}
-	return err
-}
 
 // An attempt whose client is gone holds the id until the server notices. The next one waits, gives up, and succeeds when the first ends.
 func TestAbandonedAttempt(t *testing.T) {
@@ -67,89 +55,13 @@ func TestAbandonedAttempt(t *testing.T) {
 // Several engines import the same files and others into one table, which they create and extend.
 func TestEnginesTogether(t *testing.T) {
 	database := server.Database(t)
-	const engines, files = 4, 8
-	var wg sync.WaitGroup
-	for n := range engines {
-		target := reopen(t, database, Options{InsertOnly: n%2 == 0})
-		wg.Go(func() {
-			for i := range files {
-				own := col(fmt.Sprintf("c%d", n), datatype.Int64)
-				for id, columns := range map[string][]datatype.Column{
-					fmt.Sprintf("shared-%d", i):    {idColumn},
-					fmt.Sprintf("own-%d-%d", n, i): {own, idColumn},
-				} {
-					tbl := table("events", columns...)
-					tbl.Extend = true
-					row := []string{"1", "2"}
-					if err := importPatiently(t, target, newFile(id, tbl, row[:len(columns)], row[:len(columns)])); err != nil {
-						t.Errorf("%s: got %v, want no error", id, err)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if rows := readTable(t, database, "events"); len(rows) != 2*(files+engines*files) {
-		t.Errorf("got %d rows, want %d", len(rows), 2*(files+engines*files))
-	}
-}
-
-// held is a slice that waits in its middle.
-type held struct {
-	io.Reader
-	reading, release chan struct{}
-	once             *sync.Once
-}
-
-func (h held) Read(p []byte) (int, error) {
-	h.once.Do(func() {
-		close(h.reading)
-		<-h.release
-	})
-	return h.Reader.Read(p)
-}
-
-func (h held) Close() error { return nil }
-
-// heldFile returns a file of 60 rows whose second slice is held, and the same file without that.
-func heldFile(id string, tbl driver.Table) (f, whole *driver.File, rows [][]string, h held) {
-	for i := range 60 {
-		rows = append(rows, []string{fmt.Sprint(i)})
-	}
-	whole = newFile(id, tbl, rows...)
-	h = held{reading: make(chan struct{}), release: make(chan struct{}), once: new(sync.Once)}
-	f = new(*whole)
-	f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
-		r, err := whole.OpenSlice(ctx, obj)
-		if err == nil && obj == f.Slices[1] {
-			return held{r, h.reading, h.release, h.once}, nil
-		}
-		return r, err
-	}
-	return f, whole, rows, h
+	drivertest.EnginesTogether(t, func(n int) driver.Target { return reopen(t, database, Options{InsertOnly: n%2 == 0}) },
+		func(table string) [][]string { return readTable(t, database, table) })
 }
 
 // The server is killed while it imports, and returns.
 func TestServerIsKilled(t *testing.T) {
-	target := open(t, Options{})
-	tbl := table("events", idColumn)
-	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
-	f, whole, rows, h := heldFile("file-2", tbl)
-	done := make(chan error, 1)
-	go func() { done <- target.Import(context.Background(), f) }()
-	<-h.reading
-	server.Kill(t)
-	server.Restart(t)
-	close(h.release)
-	drivertest.Retryable(t, "an import whose server was killed", <-done)
-	if err := importPatiently(t, target, whole); err != nil { // the pool has connections to the server of before
-		t.Fatal(err)
-	}
-	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
-	expectRows(t, target, "events", append(rows, []string{"1"})...)
-	if n, err := target.CountFile(t.Context(), tbl, "file-2"); err != nil || n != 60 {
-		t.Errorf("CountFile = %d, %v, want 60", n, err)
-	}
+	drivertest.ServerIsKilled(t, tables(t, open(t, Options{})), &server)
 }
 
 // A change of the table by another session waits until an import has ended, or the import waits for the change and then sees it.
@@ -157,10 +69,10 @@ func TestTypeChangesDuringImport(t *testing.T) {
 	target := open(t, Options{})
 	tbl := table("events", idColumn)
 	mustEnsure(t, target, tbl)
-	f, _, rows, h := heldFile("file-1", tbl)
+	h := drivertest.Hold("file-1", tbl)
 	done := make(chan error, 1)
-	go func() { done <- target.Import(context.Background(), f) }()
-	<-h.reading
+	go func() { done <- target.Import(context.Background(), h.File) }()
+	<-h.Reading
 	altered := make(chan error, 1)
 	db := server.Connect(t, target.database)
 	go func() {
@@ -168,11 +80,11 @@ func TestTypeChangesDuringImport(t *testing.T) {
 		altered <- err
 	}()
 	server.Wait(t, "", "SELECT COUNT(*) > 0 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table metadata lock'")
-	close(h.release)
+	close(h.Release)
 	if err := errors.Join(<-done, <-altered); err != nil {
 		t.Fatal(err)
 	}
-	expectRows(t, target, "events", rows...)
+	expectRows(t, target, "events", h.Rows...)
 	var schema *driver.SchemaError
 	if err := target.Import(t.Context(), newFile("file-2", tbl, []string{"1"})); !errors.As(err, &schema) || schema.Got[0].Type != datatype.Float64 {
 		t.Errorf("Import = %v, want a *driver.SchemaError with the new type", err)
@@ -249,25 +161,9 @@ func TestUpsertKeepsOtherColumns(t *testing.T) {
 // Old ids are forgotten, in batches, and once an hour.
 func TestCompact(t *testing.T) {
 	target := open(t, Options{KeepIDs: minKeepIDs})
-	tbl := table("events", idColumn)
-	if err := target.Compact(t.Context(), tbl); err != nil { // nothing is there
-		t.Fatal(err)
-	}
+	drivertest.Compact(t, target, table("events", idColumn)) // nothing is there
 	target.cleaned.Store(0)
-	mustImport(t, target, newFile("young", tbl, []string{"1"}))
-	old := fmt.Sprintf("INSERT INTO _forebay_imports SELECT CONCAT('old-', seq), 'events', 1, UTC_TIMESTAMP() - INTERVAL 31 DAY FROM seq_1_to_%d", 2*removeBatch+1)
-	exec(t, target, old)
-	known := func() int { return len(readTable(t, target.database, imports)) }
-	for range 2 {
-		if err := target.Compact(t.Context(), tbl); err != nil {
-			t.Fatal(err)
-		}
-		if n := known(); n != 1 {
-			t.Errorf("%d ids are known, want the young one", n)
-		}
-	}
-	exec(t, target, old)
-	if err := target.Compact(t.Context(), tbl); err != nil || known() != 2*removeBatch+2 {
-		t.Errorf("got %v, %d ids, want no error, %d: cleaned twice in an hour", err, known(), 2*removeBatch+2)
-	}
+	const n = 2*removeBatch + 1
+	drivertest.ForgetsIDs(t, tables(t, target), imports,
+		fmt.Sprintf("INSERT INTO _forebay_imports SELECT CONCAT('old-', seq), 'events', 1, UTC_TIMESTAMP() - INTERVAL 31 DAY FROM seq_1_to_%d", n), n)
 }

@@ -1,43 +1,15 @@
 package mysql
 
 import (
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/buffer/buffertest"
-	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // Rows whose time has passed are removed, in several transactions, and no others. The file that brought them still counts as imported.
 func TestKeepFor(t *testing.T) {
+	const name = "it's `odd`"
 	target := open(t, Options{KeepFor: 24 * time.Hour, KeepBy: []string{"at", "DAY"}})
-	now := time.Now().UTC()
-	stamp := func(age time.Duration) string { return now.Add(-age).Format("2006-01-02T15:04:05.000000Z") }
-	day := func(age time.Duration) string { return now.Add(-age).Format(time.DateOnly) }
-	const hour, null = time.Hour, buffertest.Null
-	tbl := driver.Table{ID: "it's `odd`", Columns: []datatype.Column{
-		{Name: "id", Type: datatype.Int64}, {Name: "at", Type: datatype.Timestamp}, {Name: "day", Type: datatype.Date},
-	}}
-	stay := [][]string{
-		{"1", stamp(23 * hour), null}, {"2", stamp(-1000 * hour), day(100 * hour)}, {"3", null, day(24 * hour)}, {"4", null, null},
-	}
-	gone := [][]string{{"5", stamp(25 * hour), day(0)}, {"6", null, day(49 * hour)}, {"7", "1969-12-31T23:59:59.000000Z", null}}
-	f := newFile("file-1", tbl, slices.Concat(stay, gone)...)
-	other := driver.Table{ID: "other", Columns: []datatype.Column{{Name: "at", Type: datatype.String}}}
-	mustImport(t, target, f)
-	mustImport(t, target, newFile("file-2", other, []string{stamp(1000 * hour)}))
-	exec(t, target, "INSERT INTO "+quote(tbl.ID)+" SELECT 100 + seq, '2026-01-01 00:00', NULL FROM seq_1_to_12000") // more than one transaction removes
-	for _, tbl := range []driver.Table{tbl, other, {ID: "absent", Columns: tbl.Columns}} {
-		if err := target.Compact(t.Context(), tbl); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustImport(t, target, f)
-	expectRows(t, target, tbl.ID, stay...)
-	expectRows(t, target, other.ID, []string{stamp(1000 * hour)})
-	if n, err := target.CountFile(t.Context(), tbl, f.ID); err != nil || n != int64(len(stay)+len(gone)) {
-		t.Errorf("the file counts %d rows, %v", n, err)
-	}
+	drivertest.KeepFor(t, tables(t, target), name, "INSERT INTO "+quote(name)+" SELECT 100 + seq, '2026-01-01 00:00', NULL FROM seq_1_to_12000")
 }

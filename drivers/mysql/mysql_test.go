@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"database/sql"
 	"fmt"
 	"os"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/mysql/mysqltest"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var server mysqltest.Server
@@ -62,40 +62,17 @@ func readTable(tb testing.TB, database, table string) [][]string {
 		}
 		exprs = append(exprs, expr)
 	}
-	rows, err := db.Query("SELECT " + strings.Join(exprs, ", ") + " FROM " + quote(table))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer rows.Close()
-	var all [][]string
-	for rows.Next() {
-		cells := make([]sql.NullString, len(types))
-		places := make([]any, len(types))
-		for i := range cells {
-			places[i] = &cells[i]
-		}
-		if err := rows.Scan(places...); err != nil {
-			tb.Fatal(err)
-		}
-		texts := make([]string, len(cells))
-		for i, cell := range cells {
-			switch {
-			case !cell.Valid:
-				texts[i] = buffertest.Null
-			case types[i] == datatype.Float64:
-				f, err := strconv.ParseFloat(cell.String, 64)
+	all := drivertest.Texts(tb, db, "SELECT "+strings.Join(exprs, ", ")+" FROM "+quote(table))
+	for _, row := range all {
+		for i, text := range row {
+			if types[i] == datatype.Float64 && text != buffertest.Null {
+				f, err := strconv.ParseFloat(text, 64)
 				if err != nil {
 					tb.Fatal(err)
 				}
-				texts[i] = string(datatype.AppendFloat64(nil, f))
-			default:
-				texts[i] = cell.String
+				row[i] = string(datatype.AppendFloat64(nil, f))
 			}
 		}
-		all = append(all, texts)
-	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
 	}
 	return all
 }
@@ -124,18 +101,20 @@ func harness(o Options) buffertest.TargetHarness {
 				return target
 			},
 		},
-		Refusal: &buffertest.Refusal{
-			Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "share, in percent", Type: datatype.Float64}},
-			Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.4711"},
-			Prepare: func(t *testing.T, table string) {
-				server.Exec(t, last, "ALTER TABLE "+quote(table)+" ADD CHECK (`share, in percent` <= 100)")
-			},
-		},
+		Refusal: drivertest.Percent(func(t *testing.T, table string) {
+			server.Exec(t, last, "ALTER TABLE "+quote(table)+" ADD CHECK (`share, in percent` <= 100)")
+		}),
 	}
 }
 
-func TestTarget(t *testing.T) { buffertest.Target(t, harness(Options{})) }
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	buffertest.Target(t, harness(Options{}))
+}
 
-func TestTargetInsertOnly(t *testing.T) { buffertest.Target(t, harness(Options{InsertOnly: true})) }
+func TestTargetInsertOnly(t *testing.T) {
+	t.Parallel()
+	buffertest.Target(t, harness(Options{InsertOnly: true}))
+}
 
 func TestKills(t *testing.T) { buffertest.Kills(t, harness(Options{})) }

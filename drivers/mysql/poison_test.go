@@ -12,14 +12,6 @@ import (
 
 func TestTextThatIsNotUTF8(t *testing.T) { refusedtest.Text(t, open(t, Options{}), "events") }
 
-// closing is a target whose Close has an error.
-type closing struct{ *Target }
-
-func (c closing) Close() error {
-	c.Target.Close()
-	return nil
-}
-
 // The process of the engine is killed while it imports files with rows that the server refuses. Each row is in the table once, or once in the
 // quarantine with its code.
 func TestKillsWithRefusedRows(t *testing.T) {
@@ -36,8 +28,7 @@ func TestKillsWithRefusedRows(t *testing.T) {
 			}
 		},
 		Open: func(folder string) (refusedtest.Target, error) {
-			target, err := Open(at(folder), Options{})
-			return closing{target}, err
+			return Open(at(folder), Options{})
 		},
 		Database: func(t *testing.T, folder string, _ refusedtest.Target) *sql.DB {
 			db, err := DB(at(folder))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/mysql/mysqltest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/fulldisktest"
 )
 
@@ -38,9 +39,6 @@ func (r revived) Import(ctx context.Context, f *driver.File) error {
 
 // The volume with the data of the server becomes full. The server is killed at the end, so the rows must be on the volume.
 func TestSmallVolumeIsFull(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it mounts a volume and fills it")
-	}
 	own := &mysqltest.Server{Arguments: []string{"--innodb-log-file-size=8M"}} // the volume has no room for the default
 	database := ""
 	fulldisktest.Play(t, fulldisktest.Harness{
@@ -64,25 +62,10 @@ func TestSmallVolumeIsFull(t *testing.T) {
 			}
 			return revived{target, new(sync.Mutex), own}
 		},
-		Rows: func(t *testing.T, _ driver.Target, _, table string) (all [][]string) {
+		Rows: func(t *testing.T, _ driver.Target, _, table string) [][]string {
 			db := own.Connect(t, database)
 			defer db.Close()
-			rows, err := db.QueryContext(t.Context(), "SELECT id, text FROM "+quote(table))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rows.Close()
-			for rows.Next() {
-				row := make([]string, 2)
-				if err := rows.Scan(&row[0], &row[1]); err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, row)
-			}
-			if err := rows.Err(); err != nil {
-				t.Fatal(err)
-			}
-			return all
+			return drivertest.Texts(t, db, "SELECT id, text FROM "+quote(table))
 		},
 		MiB: 192, // the server takes 33, and extends a table by several
 	})

@@ -52,6 +52,7 @@ var values = []struct {
 
 // Each value of each type is read back as it was, next to NULL, by LOAD DATA and by INSERT.
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	for _, insert := range []bool{false, true} {
 		target := open(t, Options{InsertOnly: insert})
 		for i, v := range values {

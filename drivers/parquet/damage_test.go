@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/driverkit/parts"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/internal/casetest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -233,6 +234,7 @@ func damagedTables(t *testing.T, rng *rand.Rand) map[string]*damagedParts {
 
 // Whatever bytes of a part are wrong, reading its end and merging it give the right rows or an error, in bounded memory, and the parts stay.
 func TestDamagedParts(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	tables := damagedTables(t, rng)
 	for _, name := range []string{"all types", "all types, plain", "few columns", "dictionary", "kinds"} {
@@ -267,6 +269,7 @@ func TestDamagedParts(t *testing.T) {
 
 // Each bit of a part, one after the other. Without FOREBAY_CASES=all it takes steps.
 func TestFlippedBits(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	tables := damagedTables(t, rng)
 	for _, name := range []string{"few columns", "all types, plain", "all types"} {
@@ -319,9 +322,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 			}
 			f := storedFile(fmt.Sprintf("file-%d", n), table, rows...)
 			files = append(files, f)
-			if err := target.Import(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Import(t, target, f)
 			if want[f.ID], err = parquettest.ReadPart(filepath.Join(target.Path("t"), f.ID+extension), storedColumns); err != nil {
 				t.Fatal(err)
 			}
@@ -410,9 +411,7 @@ func TestCodecsOfOneColumn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := target.Import(t.Context(), storedFile("file-1", table, rows...)); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, storedFile("file-1", table, rows...))
 		data, err := os.ReadFile(filepath.Join(target.Path("t"), "file-1.parquet"))
 		if err != nil {
 			t.Fatal(err)
@@ -431,9 +430,7 @@ func TestCodecsOfOneColumn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Import(t.Context(), storedFile("file-1", table, rows[n:]...)); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, other, storedFile("file-1", table, rows[n:]...))
 		more, err := os.ReadFile(filepath.Join(other.Path("t"), "file-1.parquet"))
 		if err != nil {
 			t.Fatal(err)

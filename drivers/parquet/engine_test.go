@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/refusedtest"
 	"github.com/forebay/forebay/mapping"
 )
@@ -34,17 +35,8 @@ func TestTwoEngines(t *testing.T) {
 	var want [][]string
 	var both sync.WaitGroup
 	for n, columns := range []mapping.Columns{columns, more} {
-		engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: mustTables(t, spellings[n], parquet.Options{PartitionBy: "at"})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		engine := clienttest.Define(t, t.TempDir(), mustTables(t, spellings[n], parquet.Options{PartitionBy: "at"}), forebay.Table{ID: "shop.orders", Extend: true, Columns: columns})
 		defer engine.Close()
-		err = engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
-			ID: "orders", Table: forebay.Table{ID: "shop.orders", Extend: true, Columns: columns},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		all := manyRows(n*files*rows, files*rows)
 		for _, row := range all {
 			if row[1] == buffertest.Null {

@@ -14,6 +14,7 @@ import (
 
 // A process is killed again and again while it erases rows that wait for Parquet.
 func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
+	t.Parallel()
 	erasetest.Harness{
 		Open: func(t *testing.T, folder string) driver.Target {
 			return mustTables(t, filepath.Join(folder, "lake"), parquet.Options{})

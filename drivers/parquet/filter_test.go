@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // The row groups of new and of merged parts have filters of the named columns. Each value is in the filter of its group, and few others are.
@@ -31,13 +32,11 @@ func TestBloomFilters(t *testing.T) {
 			rows = append(rows, []string{trace, "GET", "2026-11-01T00:00:00.000000Z"})
 		}
 		want = append(want, rows...)
-		mustImport(t, target, fileOf(fmt.Sprintf("file-%02d", i), table, rows...))
+		drivertest.Import(t, target, fileOf(fmt.Sprintf("file-%02d", i), table, rows...))
 	}
 	single := checkFilters(t, target, table.ID)
 	for range 2 {
-		if err := target.Compact(t.Context(), table); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Compact(t, target, table)
 	}
 	merged := checkFilters(t, target, table.ID)
 	if single != 16 || merged >= single || merged < 2 {

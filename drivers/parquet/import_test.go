@@ -1,15 +1,11 @@
 package parquet_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,49 +15,17 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // fileOf returns a file of one plain slice.
 func fileOf(id string, table driver.Table, rows ...[]string) *driver.File {
-	var data bytes.Buffer
-	for _, row := range rows {
-		for i, c := range row {
-			if i > 0 {
-				data.WriteByte(',')
-			}
-			if c != buffertest.Null {
-				data.WriteString(`"` + strings.ReplaceAll(c, `"`, `""`) + `"`)
-			}
-		}
-		data.WriteByte('\n')
-	}
-	return &driver.File{
-		ID: id, Table: table, Rows: int64(len(rows)), RawBytes: int64(data.Len()),
-		Slices: []driver.Object{{ID: id + "-0", Rows: int64(len(rows)), RawBytes: int64(data.Len())}},
-		OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(data.Bytes())), nil
-		},
-	}
-}
-
-func mustImport(t testing.TB, target *parquet.Target, files ...*driver.File) {
-	t.Helper()
-	for _, f := range files {
-		if err := target.Import(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return drivertest.OneSlice(id, table, rows...)
 }
 
 func expectRows(t *testing.T, target *parquet.Target, table string, want [][]string) {
 	t.Helper()
-	got := rowsOf(t, target, table)
-	slices.SortFunc(got, slices.Compare[[]string])
-	want = slices.Clone(want)
-	slices.SortFunc(want, slices.Compare[[]string])
-	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
-		t.Errorf("table %s has\n%.2000q\nwant\n%.2000q", table, got, want)
-	}
+	drivertest.Rows(t, table, rowsOf(t, target, table), want)
 }
 
 var (
@@ -84,11 +48,12 @@ func manyRows(from, n int) (rows [][]string) {
 
 // An attempt that is repeated elsewhere, as after a lost disk, gives the same parts byte for byte.
 func TestPartsDependOnTheRowsAlone(t *testing.T) {
+	t.Parallel()
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 	var all [2]map[string]string
 	for i := range all {
 		target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at", RowGroup: 2000})
-		mustImport(t, target, fileOf("file-1", table, manyRows(0, 20_000)...))
+		drivertest.Import(t, target, fileOf("file-1", table, manyRows(0, 20_000)...))
 		expectRows(t, target, table.ID, manyRows(0, 20_000))
 		all[i] = make(map[string]string)
 		for _, path := range partsOf(t, target, table.ID) {
@@ -121,7 +86,7 @@ func TestRowGroupsHaveStatistics(t *testing.T) {
 		rows = append(rows, append(row, f))
 	}
 	target := mustTables(t, t.TempDir(), parquet.Options{RowGroup: 4096})
-	mustImport(t, target, fileOf("file-1", table, rows...))
+	drivertest.Import(t, target, fileOf("file-1", table, rows...))
 	p := opened(t, partsOf(t, target, table.ID)[0])
 	if names := p.Schema().Columns(); fmt.Sprint(names) != "[[id] [at] [text] [f]]" {
 		t.Errorf("columns %v, want them in the order of the table", names)
@@ -184,7 +149,7 @@ func TestBadCellsAreNamed(t *testing.T) {
 			t.Errorf("%s: the error %q has the value", c.typ, err)
 		}
 		expectRows(t, target, table.ID, nil)
-		mustImport(t, target, fileOf("file-2", table, rows[0]))
+		drivertest.Import(t, target, fileOf("file-2", table, rows[0]))
 		expectRows(t, target, table.ID, rows[:1])
 	}
 }
@@ -203,7 +168,7 @@ func TestBadDaysAreNamed(t *testing.T) {
 				t.Errorf("%s %q: got %v, want the rows 1 and 3", typ, bad, err)
 			}
 			expectRows(t, target, table.ID, nil)
-			mustImport(t, target, fileOf("file-1", table, rows[0], rows[2]))
+			drivertest.Import(t, target, fileOf("file-1", table, rows[0], rows[2]))
 			expectRows(t, target, table.ID, [][]string{rows[0], rows[2]})
 		}
 	}
@@ -214,20 +179,21 @@ func TestWiderColumnOfTheTable(t *testing.T) {
 	wide := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Decimal(21, 2)}, {Name: "b", Type: datatype.Decimal(9, 2)}}}
 	narrow := driver.Table{ID: "events", Columns: []datatype.Column{{Name: "a", Type: datatype.Int64}, {Name: "b", Type: datatype.Decimal(4, 2)}}}
 	target := mustTables(t, t.TempDir(), parquet.Options{})
-	mustImport(t, target, fileOf("file-1", wide, []string{"1.50", "1234567.00"}),
+	drivertest.Import(t, target, fileOf("file-1", wide, []string{"1.50", "1234567.00"}),
 		fileOf("file-2", narrow, []string{"-9223372036854775808", "12.34"}, []string{buffertest.Null, buffertest.Null}))
 	expectRows(t, target, "events", [][]string{{"1.50", "1234567.00"}, {"-9223372036854775808.00", "12.34"}, {buffertest.Null, buffertest.Null}})
 }
 
 // A file may have rows of more days than a process may have open files, and its days share a bound of memory.
 func TestManyDays(t *testing.T) {
+	t.Parallel()
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn}}
 	var rows [][]string
 	for i := range 1500 {
 		rows = append(rows, []string{fmt.Sprint(i), fmt.Sprintf("%04d-%02d-01T00:00:00.000000Z", 1900+i%500/5, 1+i%5)})
 	}
 	target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at"})
-	mustImport(t, target, fileOf("file-1", table, rows...))
+	drivertest.Import(t, target, fileOf("file-1", table, rows...))
 	expectRows(t, target, table.ID, rows)
 	if n := len(partsOf(t, target, table.ID)); n != 500 {
 		t.Errorf("got %d parts, want 500", n)

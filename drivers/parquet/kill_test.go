@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -186,12 +187,10 @@ func TestKillsBesideReaders(t *testing.T) {
 			t.Logf("%d kills, %v files, %d reads, %d begun again", kills, end, reads, again)
 			for importer, n := range end {
 				for i := range n {
-					mustImport(t, target, killFile(importer, i))
+					drivertest.Import(t, target, killFile(importer, i))
 				}
 			}
-			if err := target.Compact(t.Context(), killTable); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Compact(t, target, killTable)
 			rows, err := readIDs(target)
 			if err == nil {
 				err = checkIDs(rows, end)
@@ -229,13 +228,11 @@ func TestOldDaysAreRemoved(t *testing.T) {
 		return []string{id, today.AddDate(0, 0, -days).Format(time.DateOnly) + "T12:00:00.000000Z", ""}
 	}
 	f := fileOf("file-1", killTable, row("1", 0), row("2", 5), row("3", 0), row("4", 9))
-	mustImport(t, target, f)
+	drivertest.Import(t, target, f)
 	for range 2 {
-		if err := target.Compact(t.Context(), killTable); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Compact(t, target, killTable)
 		expectRows(t, target, killTable.ID, [][]string{row("1", 0), row("3", 0)})
-		mustImport(t, target, f)
+		drivertest.Import(t, target, f)
 	}
 	if days, err := os.ReadDir(target.Path(killTable.ID)); err != nil || len(days) != 2 { // table.json and the day
 		t.Errorf("the table has %v, %v", days, err)

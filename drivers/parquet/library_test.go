@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -211,6 +212,7 @@ func nullable(c datatype.Column) bool { return c.Type != datatype.Untyped && !c.
 // The library reads the rows of a part unchanged, and has the same schema and rows in a file that its own writer wrote, of all types,
 // with extreme values, with no, some and only NULL, with no row, with one and with several row groups.
 func TestPartsAreAsTheLibraryWrites(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	types := libraryTypes()
 	for round, n := range []int{0, 1, 2, 7, 8, 9, 64, 65, 300, 2000} {
@@ -240,7 +242,7 @@ func TestPartsAreAsTheLibraryWrites(t *testing.T) {
 			Compression: []parquet.Compression{parquet.Zstd, parquet.Snappy, parquet.Plain}[rng.IntN(3)],
 		}
 		target := mustTables(t, t.TempDir(), options)
-		mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
+		drivertest.Import(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 		theirs := filepath.Join(t.TempDir(), "theirs.parquet")
 		if err := writeWithLibrary(theirs, types, columns, rows); err != nil {
 			t.Fatalf("%s: got %v, want no error", what, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/parts"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // heapReader makes rows while they are read, and looks now and then how much memory is in use.
@@ -84,9 +85,7 @@ func TestMemoryOfAnImport(t *testing.T) {
 				OpenSlice: func(context.Context, driver.Object) (io.ReadCloser, error) { return in, nil },
 			}
 			before := heap()
-			if err := target.Import(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Import(t, target, f)
 			t.Logf("%d MiB more while %d MiB were imported", (in.most-before)>>20, file>>20)
 			// The open pages, which have up to half of their length to spare while they grow, the encoder's memory for ending row groups,
 			// with their bounds and indexes, and waiting pages. A file takes more than twice as much.

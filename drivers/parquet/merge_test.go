@@ -14,10 +14,12 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // Parts of three versions of a table are merged, next to files that are not its parts.
 func TestMergeOfThreeSchemas(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"", "at"} {
 		t.Run("by="+by, func(t *testing.T) {
 			target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: by, RowGroup: 300})
@@ -46,7 +48,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 				}
 				files = append(files, fileOf(fmt.Sprintf("file-%02d", i), table, rows...))
 			}
-			mustImport(t, target, files...)
+			drivertest.Import(t, target, files...)
 			table := files[len(files)-1].Table
 			dir, err := filepath.EvalSymlinks(target.Path(table.ID))
 			if err != nil {
@@ -60,9 +62,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 			expectRows(t, target, table.ID, want)
 			before := len(partsOf(t, target, table.ID))
 			for range 2 {
-				if err := target.Compact(t.Context(), table); err != nil {
-					t.Fatal(err)
-				}
+				drivertest.Compact(t, target, table)
 			}
 			if after := len(partsOf(t, target, table.ID)); after > before/4 {
 				t.Errorf("%d parts were merged to %d, want at most %v", before, after, before/4)
@@ -73,7 +73,7 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 					t.Errorf("CountFile(%s) = %d, %v, want %d", f.ID, n, err, f.Rows)
 				}
 			}
-			mustImport(t, target, files...) // their parts have other names now
+			drivertest.Import(t, target, files...) // their parts have other names now
 			expectRows(t, target, table.ID, want)
 			if n := len(want); n <= 600 {
 				t.Errorf("%d rows do not fill two row groups", n)
@@ -84,10 +84,11 @@ func TestMergeOfThreeSchemas(t *testing.T) {
 
 // A reader that resolves the link of a table once sees each imported file whole, and each row once, during imports and merges.
 func TestReadersBesideMerges(t *testing.T) {
+	t.Parallel()
 	target := mustTables(t, t.TempDir(), parquet.Options{PartitionBy: "at"})
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, atColumn, textColumn}}
 	const files, rows = 40, 30
-	mustImport(t, target, fileOf("file-000", table, manyRows(0, rows)...))
+	drivertest.Import(t, target, fileOf("file-000", table, manyRows(0, rows)...))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var wg sync.WaitGroup
@@ -106,11 +107,9 @@ func TestReadersBesideMerges(t *testing.T) {
 		}
 	})
 	for i := 1; i < files; i++ {
-		mustImport(t, target, fileOf(fmt.Sprintf("file-%03d", i), table, manyRows(rows*i, rows)...))
+		drivertest.Import(t, target, fileOf(fmt.Sprintf("file-%03d", i), table, manyRows(rows*i, rows)...))
 		if i%8 == 0 {
-			if err := target.Compact(t.Context(), table); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Compact(t, target, table)
 		}
 	}
 	stop()
@@ -125,7 +124,7 @@ func TestPartThatIsNotOurs(t *testing.T) {
 	target := mustTables(t, root, parquet.Options{})
 	table := driver.Table{ID: "events", Columns: []datatype.Column{idColumn, textColumn}}
 	for i := range 8 {
-		mustImport(t, target, fileOf(fmt.Sprintf("file-%d", i), table, []string{fmt.Sprint(i), "a"}))
+		drivertest.Import(t, target, fileOf(fmt.Sprintf("file-%d", i), table, []string{fmt.Sprint(i), "a"}))
 	}
 	path := partsOf(t, target, table.ID)[3]
 	data, err := os.ReadFile(path)

@@ -21,6 +21,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/parts"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // residentPeak returns the most memory of this process that was in use since the last call, in bytes, and false where the system does not tell.
@@ -199,9 +200,7 @@ func TestMergesAtSize(t *testing.T) {
 			},
 		}
 		begin := time.Now()
-		if err := target.Import(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, f)
 		imports += time.Since(begin)
 		if (i+1)%parts.MergeFrom != 0 {
 			continue
@@ -211,9 +210,7 @@ func TestMergesAtSize(t *testing.T) {
 		debug.FreeOSMemory()
 		_, _ = residentPeak(t)
 		begin = time.Now()
-		if err := target.Compact(t.Context(), table); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Compact(t, target, table)
 		took := time.Since(begin)
 		merges += took
 		peak, _ = residentPeak(t)

@@ -51,6 +51,7 @@ func harness(options parquet.Options) buffertest.TargetHarness {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string]parquet.Options{
 		"merged": {},
 		"days":   {PartitionBy: "c_timestamp", Compression: parquet.Snappy, MergeTo: -1, EmptyPart: true},

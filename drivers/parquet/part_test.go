@@ -17,12 +17,14 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // Engines leave out the row groups and pages whose bounds say that no value fits, so each value must be within them. The columns have
 // pages without a value, negative decimals, NaN, texts that are longer than a bound, and a dictionary that becomes too large.
 func TestValuesAreWithinBounds(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	columns := []datatype.Column{
 		{Name: "wide", Type: datatype.Decimal(30, 2)},
@@ -52,7 +54,7 @@ func TestValuesAreWithinBounds(t *testing.T) {
 		rows = append(rows, row)
 	}
 	target := mustTables(t, t.TempDir(), parquet.Options{RowGroup: 30_000})
-	mustImport(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
+	drivertest.Import(t, target, fileOf("file-1", driver.Table{ID: "events", Columns: columns}, rows...))
 	expectRows(t, target, "events", rows)
 	p := opened(t, partsOf(t, target, "events")[0])
 	checked, without := 0, 0

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/parts"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // lyingDisk changes one byte of the writes to merged parts.
@@ -61,9 +62,7 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 			f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(row)), nil
 			}
-			if err := target.Import(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Import(t, target, f)
 		}
 		return target
 	}
@@ -75,9 +74,7 @@ func TestMergedPartsAreReadBack(t *testing.T) {
 		return names
 	}
 	target := imported()
-	if err := target.Compact(t.Context(), table); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Compact(t, target, table)
 	whole := names(target)
 	if len(whole) != 1 {
 		t.Fatalf("parts %q, want one", whole)
@@ -158,9 +155,7 @@ func lookBesideAMerge(t *testing.T, found int, look func(target *Target, f *driv
 		}
 	}
 	for i := range 8 {
-		if err := target.Import(t.Context(), file(i)); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, file(i))
 	}
 	merged := false
 	target.folder.FS = &mergingDisk{found: found, merge: func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // Each of several programs reads the parts of a table, imported and merged parts, of several pages, with and without NULL and a
@@ -50,11 +51,9 @@ func TestOtherReaders(t *testing.T) {
 	slices.SortFunc(want, slices.Compare[[]string])
 	for compression, names := range map[parquet.Compression][]string{parquet.Zstd: {"arrow-rs", "pyarrow"}, parquet.Snappy: {"hyparquet"}} {
 		target := mustTables(t, t.TempDir(), parquet.Options{Compression: compression, RowGroup: 16_500})
-		mustImport(t, target, files[:9]...)
-		if err := target.Compact(t.Context(), table); err != nil {
-			t.Fatal(err)
-		}
-		mustImport(t, target, files[9])
+		drivertest.Import(t, target, files[:9]...)
+		drivertest.Compact(t, target, table)
+		drivertest.Import(t, target, files[9])
 		paths := partsOf(t, target, table.ID)
 		if len(paths) == len(files) {
 			t.Error("nothing was merged")

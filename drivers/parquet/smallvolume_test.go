@@ -12,9 +12,6 @@ import (
 
 // The volume becomes full while parts are written and merged.
 func TestSmallVolumeIsFull(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it mounts a volume and fills it")
-	}
 	fulldisktest.Play(t, fulldisktest.Harness{
 		Open: func(t *testing.T, folder string) driver.Target { return mustTables(t, folder, parquet.Options{}) },
 		Rows: func(t *testing.T, target driver.Target, _, table string) [][]string {

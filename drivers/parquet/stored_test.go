@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/parts"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -82,6 +83,7 @@ func storedRow(rng *rand.Rand) string {
 // What an import makes of rows does not depend on how many of them a read returns. Rows that are in memory as a whole are parsed as they are
 // stored, and others by cells.
 func TestStoredRowsMakeTheSameParts(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	for round := range 8 {
 		options := parts.Options{Driver: "parquet"}
@@ -170,9 +172,7 @@ func TestStoredRowsEndPages(t *testing.T) {
 			return io.NopCloser(bytes.NewReader(text)), nil
 		},
 	}
-	if err := target.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, f)
 	files, err := filepath.Glob(filepath.Join(target.Path("events"), "*.parquet"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/seedtest"
 )
 
@@ -50,6 +51,7 @@ func tailTexts(tail driver.Tail) (rows [][]string) {
 
 // Tail gives the last rows that a reader of the parts gives, of all types and with NULL, across row groups, parts and merged parts.
 func TestTailIsTheEndOfTheTable(t *testing.T) {
+	t.Parallel()
 	rng := seedtest.Rand(t)
 	table := driver.Table{ID: "in.c-web.events", Columns: storedColumns}
 	for _, merged := range []bool{false, true} {
@@ -62,14 +64,10 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 			for i := range rows {
 				rows[i] = storedRow(rng)
 			}
-			if err := target.Import(t.Context(), storedFile(fmt.Sprintf("file-%02d", part), table, rows...)); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Import(t, target, storedFile(fmt.Sprintf("file-%02d", part), table, rows...))
 		}
 		if merged {
-			if err := target.Compact(t.Context(), table); err != nil {
-				t.Fatal(err)
-			}
+			drivertest.Compact(t, target, table)
 		}
 		paths, err := filepath.Glob(filepath.Join(target.Path(table.ID), "*.parquet"))
 		if err != nil || merged && len(paths) >= 20 {
@@ -110,12 +108,8 @@ func TestTailOfDaysAndNewColumns(t *testing.T) {
 	}
 	columns := []datatype.Column{{Name: "day", Type: datatype.Date}, {Name: "text", Type: datatype.String}, {Name: "later", Type: datatype.Int64}}
 	narrow, wide := driver.Table{ID: "t", Extend: true, Columns: columns[:2]}, driver.Table{ID: "t", Extend: true, Columns: columns}
-	if err := target.Import(t.Context(), storedFile("file-1", narrow, `"2026-11-24","a"`+"\n", `"2026-11-22",""`+"\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := target.Import(t.Context(), storedFile("file-2", wide, `"2026-11-20","b","-7"`+"\n")); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, storedFile("file-1", narrow, `"2026-11-24","a"`+"\n", `"2026-11-22",""`+"\n"))
+	drivertest.Import(t, target, storedFile("file-2", wide, `"2026-11-20","b","-7"`+"\n"))
 	tail, err := target.Tail(t.Context(), "t", 2)
 	want := [][]string{{"2026-11-24", "a", buffertest.Null}, {"2026-11-20", "b", "-7"}}
 	if got := tailTexts(tail); err != nil || !slices.EqualFunc(got, want, slices.Equal[[]string]) {
@@ -158,9 +152,7 @@ func TestTailIsBounded(t *testing.T) {
 		}
 		rows[i] = fmt.Sprintf("\"%d\",\"%s\"\n", i, noise)
 	}
-	if err := target.Import(t.Context(), storedFile("file-1", table, rows...)); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, storedFile("file-1", table, rows...))
 	path := filepath.Join(target.Path("t"), "file-1.parquet")
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) < 19<<20 {
@@ -182,15 +174,11 @@ func TestTailIsBounded(t *testing.T) {
 	if _, _, err := LastRows(t.Context(), in, int64(len(data)), columns, 5, 100<<10); !errors.Is(err, driver.ErrTailTooLarge) {
 		t.Errorf("a page above the limit: %v", err)
 	}
-	if err := target.Import(t.Context(), storedFile("file-2", table, "\"1\",\""+strings.Repeat("x", MaxTail)+"\"\n")); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, storedFile("file-2", table, "\"1\",\""+strings.Repeat("x", MaxTail)+"\"\n"))
 	if _, err := target.Tail(t.Context(), "t", 5); !errors.Is(err, driver.ErrTailTooLarge) {
 		t.Errorf("a last row of 16 MiB: %v", err)
 	}
-	if err := target.Import(t.Context(), storedFile("file-3", table, "\"2\",\"y\"\n")); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, storedFile("file-3", table, "\"2\",\"y\"\n"))
 	// The row before the last one is too large, and no row of an earlier part takes its place.
 	if tail, err := target.Tail(t.Context(), "t", 5); err != nil || len(tail.Rows) != 1 || string(tail.Rows[0][0]) != "2" {
 		t.Errorf("behind a row of 16 MiB: %d rows, %v", len(tail.Rows), err)
@@ -204,9 +192,7 @@ func TestTailOfDamagedParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "text", Type: datatype.String}}}
-	if err := target.Import(t.Context(), storedFile("file-1", table, "\"some text\"\n")); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, storedFile("file-1", table, "\"some text\"\n"))
 	path := filepath.Join(target.Path("t"), "file-1.parquet")
 	data, err := os.ReadFile(path)
 	if err != nil {

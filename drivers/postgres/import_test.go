@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -119,99 +118,13 @@ func TestTypeChangesDuringImport(t *testing.T) {
 // Several engines import the same files and others into one table, which they create and extend.
 func TestEnginesTogether(t *testing.T) {
 	options := open(t, Options{}).options
-	const engines, files = 4, 8
-	var wg sync.WaitGroup
-	for n := range engines {
-		target := reopen(t, options)
-		wg.Go(func() {
-			for i := range files {
-				own := col(fmt.Sprintf("c%d", n), datatype.Int64)
-				for id, columns := range map[string][]datatype.Column{
-					fmt.Sprintf("shared-%d", i):    {idColumn},
-					fmt.Sprintf("own-%d-%d", n, i): {own, idColumn},
-				} {
-					tbl := table("events", columns...)
-					tbl.Extend = true
-					row := []string{"1", "2"}
-					if err := importPatiently(t, target, newFile(id, tbl, row[:len(columns)], row[:len(columns)])); err != nil {
-						t.Errorf("%s: got %v, want no error", id, err)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if rows := readTable(t, options.Schema, "events"); len(rows) != 2*(files+engines*files) {
-		t.Errorf("got %d rows, want %d", len(rows), 2*(files+engines*files))
-	}
+	drivertest.EnginesTogether(t, func(int) driver.Target { return reopen(t, options) },
+		func(table string) [][]string { return readTable(t, options.Schema, table) })
 }
 
-// importPatiently retries errors that a retry fixes, as the buffer does. An ALTER gives up on a table that is in use.
-func importPatiently(t *testing.T, target *Target, f *driver.File) (err error) {
-	for range 20 {
-		if err = target.Import(t.Context(), f); err == nil || driver.IsPermanent(err) {
-			return err
-		}
-	}
-	return err
-}
-
-// held is a slice that waits in its middle.
-type held struct {
-	io.Reader
-	reading, release chan struct{}
-	once             *sync.Once
-}
-
-func (h held) Read(p []byte) (int, error) {
-	h.once.Do(func() {
-		close(h.reading)
-		<-h.release
-	})
-	return h.Reader.Read(p)
-}
-
-func (h held) Close() error { return nil }
-
-// heldFile returns a file of 60 rows whose second slice is held, and the same file without that.
-func heldFile(id string, tbl driver.Table) (f, whole *driver.File, rows [][]string, h held) {
-	for i := range 60 {
-		rows = append(rows, []string{fmt.Sprint(i)})
-	}
-	whole = newFile(id, tbl, rows...)
-	h = held{reading: make(chan struct{}), release: make(chan struct{}), once: new(sync.Once)}
-	f = new(*whole)
-	f.OpenSlice = func(ctx context.Context, obj driver.Object) (io.ReadCloser, error) {
-		r, err := whole.OpenSlice(ctx, obj)
-		if err == nil && obj == f.Slices[1] {
-			return held{r, h.reading, h.release, h.once}, nil
-		}
-		return r, err
-	}
-	return f, whole, rows, h
-}
-
-// The server is killed while it imports, and comes back.
+// The server is killed while it imports, and returns.
 func TestServerIsKilled(t *testing.T) {
-	target := open(t, Options{})
-	tbl := table("events", idColumn)
-	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
-	f, whole, rows, h := heldFile("file-2", tbl)
-	done := make(chan error, 1)
-	go func() { done <- target.Import(context.Background(), f) }()
-	<-h.reading
-	server.Kill(t)
-	server.Restart(t)
-	close(h.release)
-	drivertest.Retryable(t, "an import whose server was killed", <-done)
-	if err := importPatiently(t, target, whole); err != nil { // the pool has connections to the server of before
-		t.Fatal(err)
-	}
-	mustImport(t, target, newFile("file-1", tbl, []string{"1"}))
-	expectRows(t, target, "events", append(rows, []string{"1"})...)
-	if n, err := target.CountFile(t.Context(), tbl, "file-2"); err != nil || n != 60 {
-		t.Errorf("CountFile = %d, %v, want 60", n, err)
-	}
+	drivertest.ServerIsKilled(t, tables(t, open(t, Options{})), &server)
 }
 
 // A client hangs in the middle of a copy. Other attempts get no lock until its time is over. Then one of them ends its connection.
@@ -220,14 +133,14 @@ func TestClientHangs(t *testing.T) {
 	target.leastStatement = 2 * time.Second
 	tbl := table("events", idColumn)
 	mustEnsure(t, target, tbl)
-	f, whole, rows, h := heldFile("file-1", tbl)
+	h := drivertest.Hold("file-1", tbl)
 	done := make(chan error, 1)
 	began := time.Now()
-	attempt := func() { done <- target.Import(context.Background(), f) }
+	attempt := func() { done <- target.Import(context.Background(), h.File) }
 	go attempt()
 	for hangs := false; !hangs; {
 		select {
-		case <-h.reading:
+		case <-h.Reading:
 			hangs = true
 		case err := <-done: // an earlier statement was too slow
 			drivertest.Retryable(t, "an attempt before the copy", err)
@@ -236,17 +149,17 @@ func TestClientHangs(t *testing.T) {
 	}
 	other := reopen(t, target.options)
 	for err := error(errPrepare); err != nil; {
-		if err = other.Import(t.Context(), whole); err != nil {
+		if err = other.Import(t.Context(), h.Whole); err != nil {
 			drivertest.Retryable(t, "an attempt while another one hangs", err)
 		}
 		if err == nil && time.Since(began) < target.leastStatement {
 			t.Error("a client that does not yet hang for long lost its connection")
 		}
 	}
-	close(h.release)
+	close(h.Release)
 	drivertest.Retryable(t, "the attempt that hung", <-done)
-	mustImport(t, target, whole)
-	expectRows(t, target, "events", rows...)
+	mustImport(t, target, h.Whole)
+	expectRows(t, target, "events", h.Rows...)
 }
 
 // A pooler gives the connection to others between two transactions, so its settings are as before.
@@ -289,7 +202,7 @@ func TestPooler(t *testing.T) {
 					newFile(fmt.Sprint("shared-", i), events, []string{"1", "2"}), newFile(fmt.Sprintf("own-%d-%d", n, i), events, []string{"1", "2"}),
 					newFile(fmt.Sprintf("users-%d-%d", n, i), users, []string{"1"}, []string{"2"}, []string{"1"}),
 				} {
-					if err := importPatiently(t, target, f); err != nil {
+					if err := drivertest.Patiently(t, target, f); err != nil {
 						t.Errorf("%s: got %v, want no error", f.ID, err)
 					}
 				}
@@ -357,27 +270,6 @@ func TestUpsert(t *testing.T) {
 
 // Old ids are forgotten, in batches, and once an hour.
 func TestCompact(t *testing.T) {
-	target := open(t, Options{KeepIDs: minKeepIDs})
-	tbl := table("events", idColumn)
-	mustImport(t, target, newFile("young", tbl, []string{"1"}))
-	old := "INSERT INTO _forebay_imports SELECT 'old-' || n, 'events', 1, now() - interval '31 days' FROM generate_series(1, 2500) n"
-	exec(t, target, old)
-	known := func() (n int) {
-		if err := target.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+target.table(imports)).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	for range 2 {
-		if err := target.Compact(t.Context(), tbl); err != nil {
-			t.Fatal(err)
-		}
-		if n := known(); n != 1 {
-			t.Errorf("%d ids are known, want the young one", n)
-		}
-	}
-	exec(t, target, old)
-	if err := target.Compact(t.Context(), tbl); err != nil || known() != 2501 {
-		t.Errorf("got %v, %d ids, want no error, 2501: cleaned twice in an hour", err, known())
-	}
+	drivertest.ForgetsIDs(t, tables(t, open(t, Options{KeepIDs: minKeepIDs})), imports,
+		"INSERT INTO _forebay_imports SELECT 'old-' || n, 'events', 1, now() - interval '31 days' FROM generate_series(1, 2500) n", 2500)
 }

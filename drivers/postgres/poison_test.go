@@ -108,14 +108,6 @@ func TestKillsOfTheServerWithRefusedRows(t *testing.T) {
 	}
 }
 
-// closing is a target whose Close has an error.
-type closing struct{ *Target }
-
-func (c closing) Close() error {
-	c.Target.Close()
-	return nil
-}
-
 // The process of the engine is killed while it imports files with rows that the server refuses. Each row is in the table once, or once in the
 // quarantine with its code.
 func TestKillsWithRefusedRows(t *testing.T) {
@@ -134,8 +126,7 @@ func TestKillsWithRefusedRows(t *testing.T) {
 		},
 		Open: func(folder string) (refusedtest.Target, error) {
 			address, schema := at(folder)
-			target, err := Open(address, Options{Schema: schema})
-			return closing{target}, err
+			return Open(address, Options{Schema: schema})
 		},
 		Database: func(t *testing.T, folder string, _ refusedtest.Target) *sql.DB {
 			address, schema := at(folder)

@@ -15,6 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 var server pgtest.Server
@@ -31,11 +32,7 @@ func open(tb testing.TB, o Options) *Target {
 func reopen(tb testing.TB, o Options) *Target {
 	tb.Helper()
 	target, err := Open(server.URL(tb), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = target.Close() })
-	return target
+	return drivertest.Opened(tb, target, err)
 }
 
 // readTable reads a table as canonical texts, in the order in which rows were written.
@@ -122,13 +119,9 @@ func harness() buffertest.TargetHarness {
 				return target
 			},
 		},
-		Refusal: &buffertest.Refusal{
-			Columns: []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "share, in percent", Type: datatype.Float64}},
-			Good:    []string{"1", "99.5"}, Bad: []string{"1", "100.4711"},
-			Prepare: func(t *testing.T, table string) {
-				pgtest.Exec(t, server.Connect(t), `ALTER TABLE `+quote(last.Schema, table)+` ADD CHECK ("share, in percent" <= 100)`)
-			},
-		},
+		Refusal: drivertest.Percent(func(t *testing.T, table string) {
+			pgtest.Exec(t, server.Connect(t), `ALTER TABLE `+quote(last.Schema, table)+` ADD CHECK ("share, in percent" <= 100)`)
+		}),
 	}
 }
 

@@ -10,24 +10,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/sqltail"
 	"github.com/forebay/forebay/internal/drivertest"
 )
-
-// tailIDs returns the first cells of a tail.
-func tailIDs(t *testing.T, target *Target, table string, n int) string {
-	t.Helper()
-	tail, err := target.Tail(t.Context(), table, n)
-	if err != nil {
-		t.Errorf("Tail(%s) = %v", table, err)
-	}
-	var ids []string
-	for _, row := range tail.Rows {
-		ids = append(ids, string(row[0]))
-	}
-	return strings.Join(ids, " ")
-}
 
 // A tail waits for a change of the table, and ends with its context.
 func TestTailEndsWithItsContext(t *testing.T) {
@@ -63,7 +48,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := tailIDs(t, target, "events", 5); got != "1" {
+	if got := drivertest.TailIDs(t, target, "events", 5); got != "1" {
 		t.Errorf("after the change: %q", got)
 	}
 }
@@ -81,25 +66,14 @@ func TestImportsPassATail(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustImport(t, target, newFile("file-2", tbl, []string{"2"}))
-	if got := tailIDs(t, target, "events", 5); got != "1 2" {
+	if got := drivertest.TailIDs(t, target, "events", 5); got != "1 2" {
 		t.Errorf("got %q, want \"1 2\"", got)
 	}
 }
 
 // Large cells are not returned. Fewer rows are returned, or none.
 func TestTailIsBounded(t *testing.T) {
-	target := open(t, Options{})
-	tbl := table(`it's "odd"`, idColumn, col("text", datatype.String))
-	for i, size := range []int{10, sqltail.MaxBytes, 20, 30} {
-		mustImport(t, target, newFile(fmt.Sprintf("file-%d", i), tbl, []string{fmt.Sprint(i), strings.Repeat("x", size)}))
-		tail, err := target.Tail(t.Context(), tbl.ID, 5)
-		switch want := []int{1, 0, 1, 2}[i]; {
-		case want == 0 && !errors.Is(err, driver.ErrTailTooLarge):
-			t.Errorf("a last row that is too large: %d rows, %v", len(tail.Rows), err)
-		case want > 0 && (err != nil || len(tail.Rows) != want || string(tail.Rows[want-1][0]) != fmt.Sprint(i)):
-			t.Errorf("after row %d: %d rows, %v, want %d", i, len(tail.Rows), err, want)
-		}
-	}
+	drivertest.TailIsBounded(t, open(t, Options{}), table(`it's "odd"`, idColumn, col("text", datatype.String)), sqltail.MaxBytes)
 }
 
 // The rows of the newest import are last in a table whose rows are replaced, in partitions, and after the deletion of the end of a table.
@@ -108,7 +82,7 @@ func TestTailOrder(t *testing.T) {
 	keyed := table("keyed", idColumn)
 	mustImport(t, target, newFile("file-1", keyed, []string{"1"}, []string{"2"}, []string{"3"}))
 	mustImport(t, target, newFile("file-2", keyed, []string{"4"}))
-	if got := tailIDs(t, target, "keyed", 2); got != "3 4" {
+	if got := drivertest.TailIDs(t, target, "keyed", 2); got != "3 4" {
 		t.Errorf("keyed: %q", got)
 	}
 	exec(t, target, `CREATE TABLE parts (at timestamptz, id bigint) PARTITION BY LIST (id)`)
@@ -120,13 +94,13 @@ func TestTailOrder(t *testing.T) {
 	const first, second = "2026-11-29T12:00:00.000000Z", "2026-11-29T11:00:00.000000Z"
 	mustImport(t, target, newFile("file-3", parts, []string{first, last}, []string{first, "0"}))
 	mustImport(t, target, newFile("file-4", parts, []string{second, "50"}))
-	if got := tailIDs(t, target, "parts", 5); got != first+" "+second {
+	if got := drivertest.TailIDs(t, target, "parts", 5); got != first+" "+second {
 		t.Errorf("partitions: %q", got)
 	}
 	many := table("many", idColumn)
 	mustEnsure(t, target, many)
 	exec(t, target, "INSERT INTO many SELECT generate_series(1, 200000); DELETE FROM many WHERE id > 100000")
-	if got := tailIDs(t, target, "many", 2); got != "99999 100000" {
+	if got := drivertest.TailIDs(t, target, "many", 2); got != "99999 100000" {
 		t.Errorf("after deletes: %q", got)
 	}
 }
@@ -164,11 +138,7 @@ func TestTailOfOtherTables(t *testing.T) {
 // BenchmarkTail reads 20 rows of 5 million.
 func BenchmarkTail(b *testing.B) {
 	target := open(b, Options{})
-	mustEnsure(b, target, table("many", idColumn, col("a", datatype.String), col("b", datatype.String), col("c", datatype.String), col("at", datatype.Timestamp)))
+	mustEnsure(b, target, drivertest.Many())
 	exec(b, target, `INSERT INTO many SELECT i, 'some text ' || i, 'another text', i % 7, '2026-11-29 12:00:00Z' FROM generate_series(1, 5000000) i`)
-	for b.Loop() {
-		if tail, err := target.Tail(b.Context(), "many", 20); err != nil || len(tail.Rows) != 20 {
-			b.Fatal(err)
-		}
-	}
+	drivertest.BenchmarkTail(b, target)
 }

@@ -7,12 +7,14 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/erasetest"
 )
 
 // A process is killed again and again while it erases rows that wait for SQLite. The statement of the report deletes the rows that were imported
 // before their erasure.
 func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
+	t.Parallel()
 	path := func(folder string) string { return filepath.Join(folder, "events.db") }
 	erasetest.Harness{
 		Open: func(t *testing.T, folder string) driver.Target {
@@ -22,23 +24,8 @@ func TestKillsDuringEraseOfWaitingRows(t *testing.T) {
 			}
 			return target
 		},
-		Rows: func(t *testing.T, folder string) (all [][]string) {
-			rows, err := database(t, path(folder)).QueryContext(t.Context(), "SELECT n, email FROM people")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rows.Close()
-			for rows.Next() {
-				row := make([]string, 2)
-				if err := rows.Scan(&row[0], &row[1]); err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, row)
-			}
-			if err := rows.Err(); err != nil {
-				t.Fatal(err)
-			}
-			return all
+		Rows: func(t *testing.T, folder string) [][]string {
+			return drivertest.Texts(t, database(t, path(folder)), "SELECT n, email FROM people")
 		},
 		After: func(t *testing.T, folder string, r forebay.EraseReport) {
 			db := database(t, path(folder))

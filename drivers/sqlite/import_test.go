@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -19,27 +18,12 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // file returns a file of one plain slice.
 func file(id string, table driver.Table, rows ...[]string) *driver.File {
-	var text strings.Builder
-	for _, row := range rows {
-		for i, cell := range row {
-			if i > 0 {
-				text.WriteByte(',')
-			}
-			if cell != buffertest.Null {
-				text.WriteString(`"` + strings.ReplaceAll(cell, `"`, `""`) + `"`)
-			}
-		}
-		text.WriteByte('\n')
-	}
-	f := &driver.File{ID: id, Table: table, Slices: []driver.Object{{ID: id + "-s", FileID: id, Rows: int64(len(rows))}}, Rows: int64(len(rows))}
-	f.OpenSlice = func(context.Context, driver.Object) (io.ReadCloser, error) {
-		return io.NopCloser(strings.NewReader(text.String())), nil
-	}
-	return f
+	return drivertest.OneSlice(id, table, rows...)
 }
 
 func columns(of ...datatype.Type) (list []datatype.Column) {
@@ -61,9 +45,7 @@ func TestTypes(t *testing.T) {
 	nulls[0] = "null" // untyped columns have no NULL
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
-	if err := target.Import(t.Context(), file("f", table, row, nulls)); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("f", table, row, nulls))
 	var exprs []string
 	for i := range row {
 		exprs = append(exprs, fmt.Sprintf("typeof(c%d), quote(c%[1]d)", i))
@@ -78,24 +60,8 @@ func TestTypes(t *testing.T) {
 		"text|6E756C6C" + strings.Repeat("|null|NULL", 10) + "||",
 	}
 	var got []string
-	list, err := database(t, path).Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		cells, to := make([]sql.NullString, 24), make([]any, 24)
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := list.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
-		var texts []string
-		for _, c := range cells {
-			texts = append(texts, c.String)
-		}
-		got = append(got, strings.Join(texts, "|"))
+	for _, row := range drivertest.Texts(t, database(t, path), query) {
+		got = append(got, strings.ReplaceAll(strings.Join(row, "|"), buffertest.Null, ""))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the library reads\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -382,9 +348,7 @@ func TestImportThatWasFoundIsSynced(t *testing.T) {
 	}
 	size := int64(0)
 	for range 3 {
-		if err := target.Import(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, f)
 		wal, err := os.Stat(path + "-wal")
 		if err != nil {
 			t.Fatal(err)
@@ -397,9 +361,7 @@ func TestImportThatWasFoundIsSynced(t *testing.T) {
 	if _, err := reader.ExecContext(t.Context(), "COMMIT"); err != nil {
 		t.Fatal(err)
 	}
-	if err := target.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, f)
 	withoutLog := filepath.Join(folder, "b.db")
 	data, err := os.ReadFile(path)
 	if err == nil {

@@ -4,25 +4,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
-	"github.com/forebay/forebay/internal/modetest"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 // The database and its log are private while they are open, and after.
 func TestFilesArePrivate(t *testing.T) {
 	folder := t.TempDir()
-	target := open(t, filepath.Join(folder, "a.db"), sqlite.Options{})
-	for _, id := range []string{"first", "second"} {
-		table := driver.Table{ID: "t", Columns: columns(datatype.String)}
-		if err := target.Import(t.Context(), file(id, table, []string{id})); err != nil {
-			t.Fatal(err)
-		}
-		modetest.Private(t, folder)
-	}
-	if err := target.Close(); err != nil {
-		t.Fatal(err)
-	}
-	modetest.Private(t, folder)
+	drivertest.FilesArePrivate(t, folder, open(t, filepath.Join(folder, "a.db"), sqlite.Options{}))
 }

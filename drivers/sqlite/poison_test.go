@@ -13,6 +13,7 @@ import (
 // A process is killed while it imports files with rows that the table refuses. Each row is in the table once, or once in the quarantine with its
 // code.
 func TestKillsWithRefusedRows(t *testing.T) {
+	t.Parallel()
 	path := func(folder string) string { return filepath.Join(folder, "events.db") }
 	refusedtest.Kills(t, refusedtest.Harness{
 		Create: func(t *testing.T, folder string) {

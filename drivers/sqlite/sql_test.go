@@ -7,34 +7,15 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer/buffertest"
 	"github.com/forebay/forebay/datatype"
-	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/mapping"
 )
 
 // The statements that an erasure shows run, for names and texts that need quotes too.
 func TestSQLRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
-	target := open(t, path, sqlite.Options{})
-	table := driver.Table{ID: `in.c-"web"`, Columns: datatype.UntypedColumns(`a"`, "b")}
-	f := buffertest.NewFile("file-1", table, []string{`O'Br\ien`, "x"}, []string{"ann", `hello O'BR\IEN there`}, []string{"bob", "y"})
-	if err := target.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-	sql := target.SQL(table)
-	for i, where := range []string{
-		sql.Quote(`a"`) + " = " + sql.Text(`O'Br\ien`),
-		sql.Contains(sql.Quote("b"), sql.Text(`o'br\ien`)),
-	} {
-		db := database(t, path)
-		if _, err := db.ExecContext(t.Context(), "DELETE FROM "+sql.Table+" WHERE "+where); err != nil {
-			t.Fatalf("%s: got %v, want no error", where, err)
-		}
-		var left int
-		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+sql.Table+" WHERE b <> 'x'").Scan(&left); err != nil || left != 2-i {
-			t.Errorf("after %s there are %d rows, %v", where, left, err)
-		}
-	}
+	drivertest.SQLRuns(t, tables(t, path, open(t, path, sqlite.Options{})), `in.c-"web"`, `a"`)
 }
 
 // The statement of an erasure finds a name however its letters are written: SQLite puts only the letters from A to Z in lower case, and a column with

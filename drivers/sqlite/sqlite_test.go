@@ -16,20 +16,22 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
-func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Target {
+func open(t testing.TB, path string, opts sqlite.Options) *sqlite.Target {
 	t.Helper()
 	target, err := sqlite.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
+	return drivertest.Opened(t, target, err)
+}
+
+// tables lets suites read and change the tables of a target.
+func tables(t testing.TB, path string, target *sqlite.Target) drivertest.Tables {
+	return drivertest.Tables{
+		Target: target,
+		Rows:   func(table string) [][]string { return rows(t, path, table) },
+		Exec:   func(statement string) { execute(t, path, statement) },
 	}
-	t.Cleanup(func() {
-		if err := target.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return target
 }
 
 // database opens the file as any other program would.
@@ -52,7 +54,7 @@ func execute(t testing.TB, path, statements string) {
 }
 
 // rows reads a table as canonical texts.
-func rows(t *testing.T, path, table string) (all [][]string) {
+func rows(t testing.TB, path, table string) (all [][]string) {
 	t.Helper()
 	db := database(t, path)
 	var text string
@@ -67,27 +69,12 @@ func rows(t *testing.T, path, table string) (all [][]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := db.Query(`SELECT * FROM "` + strings.ReplaceAll(table, `"`, `""`) + `" ORDER BY rowid`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		cells, to := make([]any, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			to[i] = &cells[i]
-		}
-		if err := list.Scan(to...); err != nil {
-			t.Fatal(err)
-		}
+	for _, cells := range drivertest.Cells(t, db, `SELECT * FROM "`+strings.ReplaceAll(table, `"`, `""`)+`" ORDER BY rowid`) {
 		row := make([]string, len(columns))
 		for i, c := range cells {
 			row[i] = canonical(columns[i].Type, c)
 		}
 		all = append(all, row)
-	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return all
 }
@@ -134,9 +121,15 @@ func harness() buffertest.TargetHarness {
 	}
 }
 
-func TestConformance(t *testing.T) { buffertest.Target(t, harness()) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	buffertest.Target(t, harness())
+}
 
-func TestKills(t *testing.T) { buffertest.Kills(t, harness()) }
+func TestKills(t *testing.T) {
+	t.Parallel()
+	buffertest.Kills(t, harness())
+}
 
 func TestOpenFails(t *testing.T) {
 	dir := t.TempDir()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/drivers/sqlite"
+	"github.com/forebay/forebay/internal/drivertest"
 )
 
 func needProgram(t *testing.T) {
@@ -48,9 +48,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 	target := open(t, path, sqlite.Options{})
 	execute(t, path, `CREATE TABLE t (c0 TEXT, c1 INTEGER, twice INTEGER AS (c1 * 2)) STRICT`)
 	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp, datatype.Int64)}
-	if err := target.Import(t.Context(), file("f", table, []string{"2026-11-22T00:00:00.000000Z", "7"})); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("f", table, []string{"2026-11-22T00:00:00.000000Z", "7"}))
 	var twice int
 	if err := database(t, path).QueryRow("SELECT twice FROM t").Scan(&twice); err != nil || twice != 14 {
 		t.Errorf("got %d, %v, want no error and twice == 14", twice, err)
@@ -73,15 +71,14 @@ func TestAlteredTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, path, `ALTER TABLE t DROP COLUMN c1; ALTER TABLE t ADD COLUMN own TEXT; ALTER TABLE t ADD COLUMN must TEXT NOT NULL DEFAULT 1`)
-	if err := target.Import(t.Context(), file("f", table, []string{"a", "true"})); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("f", table, []string{"a", "true"}))
 	if got, want := rows(t, path, "t"), [][]string{{"a", buffertest.Null, buffertest.Null, "true"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestWideTable(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{})
 	table := driver.Table{ID: "t", Columns: columns(slices.Repeat([]datatype.Type{datatype.Int64}, 1500)...)}
@@ -89,9 +86,7 @@ func TestWideTable(t *testing.T) {
 	for i := range 100 { // two statements and a half: 32,766 variables are 21 rows
 		list = append(list, slices.Repeat([]string{fmt.Sprint(i)}, 1500))
 	}
-	if err := target.Import(t.Context(), file("f", table, list...)); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("f", table, list...))
 	if got := rows(t, path, "t"); !slices.EqualFunc(got, list, slices.Equal[[]string]) {
 		t.Errorf("got %d rows, want %d", len(got), len(list))
 	}
@@ -101,18 +96,14 @@ func TestCompact(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	target := open(t, path, sqlite.Options{MaxWAL: 1, KeepIDs: 48 * time.Hour})
 	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
-	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("f", table, []string{"a"}))
 	var old strings.Builder
 	for i := range 2500 {
 		fmt.Fprintf(&old, "INSERT INTO _forebay_imports VALUES ('old-%d', 't', 1, '%s');", i, time.Now().Add(-49*time.Hour).UTC().Format(time.RFC3339))
 	}
 	execute(t, path, "BEGIN; UPDATE _forebay_imports SET rowid = 1000000; "+old.String()+" UPDATE _forebay_imports SET rowid = rowid - 999999 WHERE rowid > 1000000; COMMIT")
 	for range 2 {
-		if err := target.Compact(t.Context(), table); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Compact(t, target, table)
 	}
 	for id, want := range map[string]int64{"f": 1, "old-0": 0, "old-2499": 0} {
 		if n, err := target.CountFile(t.Context(), table, id); n != want || err != nil {
@@ -133,9 +124,7 @@ func TestCompact(t *testing.T) {
 	if err := tx.QueryRow("SELECT count(*) FROM t").Scan(&n); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	if err := target.Import(t.Context(), file("g", table, []string{"a"})); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("g", table, []string{"a"}))
 	if err := target.Compact(t.Context(), table); err != nil {
 		t.Errorf("Compact beside a reader: %v", err)
 	}
@@ -169,35 +158,8 @@ func TestTablesThatStoreLess(t *testing.T) {
 
 // SQLite continues to write to a file that no longer has a name.
 func TestLostDatabase(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("files that are open cannot be moved")
-	}
 	path := filepath.Join(t.TempDir(), "a.db")
-	target := open(t, path, sqlite.Options{})
-	table := driver.Table{ID: "t", Columns: columns(datatype.String)}
-	if err := target.Import(t.Context(), file("f", table, []string{"a"})); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path, path+".old"); err != nil {
-		t.Fatal(err)
-	}
-	for _, state := range []string{"moved", "replaced"} {
-		if err := target.Import(t.Context(), file("g", table, []string{"b"})); !driver.IsPermanent(err) {
-			t.Errorf("Import into a database that was %s = %v, want a permanent error", state, err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Rename(path+".old", path); err != nil {
-		t.Fatal(err)
-	}
-	if err := target.Import(t.Context(), file("g", table, []string{"b"})); err != nil {
-		t.Errorf("Import into the database that is back = %v", err)
-	}
-	if got := rows(t, path, "t"); len(got) != 2 {
-		t.Errorf("the table has %q", got)
-	}
+	drivertest.LostDatabase(t, path, tables(t, path, open(t, path, sqlite.Options{})))
 }
 
 // If the driver's own tables are dropped, the next import creates them again. The table of types is read from the declarations.
@@ -207,17 +169,13 @@ func TestOwnTablesAreDropped(t *testing.T) {
 	table := driver.Table{ID: "t", Columns: columns(datatype.Timestamp)}
 	row := []string{"2026-11-22T00:00:00.000000Z"}
 	for i, own := range []string{"imports", "tables"} {
-		if err := target.Import(t.Context(), file(fmt.Sprint("f", i), table, row)); err != nil {
-			t.Fatal(err)
-		}
+		drivertest.Import(t, target, file(fmt.Sprint("f", i), table, row))
 		execute(t, path, "DROP TABLE _forebay_"+own)
 		if _, err := target.CountFile(t.Context(), table, "f0"); own == "imports" && (err == nil || !strings.HasPrefix(err.Error(), "sqlite: count file f0: ")) {
 			t.Errorf("CountFile without its table = %v", err)
 		}
 	}
-	if err := target.Import(t.Context(), file("g", table, row)); err != nil {
-		t.Fatal(err)
-	}
+	drivertest.Import(t, target, file("g", table, row))
 	var stored, ids int
 	if err := database(t, path).QueryRow("SELECT count(*), (SELECT count(*) FROM _forebay_imports) FROM t").Scan(&stored, &ids); err != nil || stored != 3 || ids != 2 {
 		t.Errorf("the table has %d rows of 3, and %d of 2 ids are known: %v", stored, ids, err)

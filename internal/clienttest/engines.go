@@ -23,7 +23,7 @@ func Engines(t *testing.T, target driver.Target, odd mapping.Column, bad string,
 	}
 	more := append(columns[:3:3], mapping.Path("total", "total", mapping.DataType(datatype.Decimal(10, 2))))
 	for n, columns := range []mapping.Columns{columns, more, columns} {
-		engine := define(t, t.TempDir(), target, forebay.Table{ID: "shop.orders", Extend: true, Columns: columns})
+		engine := Define(t, t.TempDir(), target, forebay.Table{ID: "shop.orders", Extend: true, Columns: columns})
 		for i := range 10 {
 			id := fmt.Sprint(10*n + i)
 			ingest(t, engine, `{"id":`+id+`,"name":"a \"name\"","total":1.5}`)
@@ -55,22 +55,22 @@ func Outage(t *testing.T, target driver.Target, kill, restart func()) (want [][]
 			want = append(want, []string{id})
 		}
 	}
-	engine := define(t, dir, target, table)
+	engine := Define(t, dir, target, table)
 	ten(engine)
 	kill()
 	ten(engine)
 	if err := engine.Close(); err != nil {
 		t.Fatal(err)
 	}
-	engine = define(t, dir, target, table)
+	engine = Define(t, dir, target, table)
 	ten(engine)
 	restart()
 	flushAndClose(t, engine)
 	return want
 }
 
-// define opens an engine whose sink shop/orders fills a table.
-func define(t *testing.T, dir string, target driver.Target, table forebay.Table) *forebay.Engine {
+// Define opens an engine whose sink shop/orders fills a table.
+func Define(t *testing.T, dir string, target driver.Target, table forebay.Table) *forebay.Engine {
 	t.Helper()
 	engine, err := forebay.Open(dir, forebay.Options{Target: target})
 	if err != nil {

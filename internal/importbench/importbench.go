@@ -42,6 +42,21 @@ type Scenario struct {
 // Way is one way to import, see [Scenario].
 type Way func(ctx context.Context, dir string, in Input) (run func() error, end func() (rows int64, err error), err error)
 
+// Into is a [Way] into a target, which it closes at the end. count then returns the number of rows in [Table].
+func Into(ctx context.Context, in Input, target interface {
+	driver.Target
+	io.Closer
+}, count func() (int64, error),
+) (run func() error, end func() (rows int64, err error), err error) {
+	end = func() (int64, error) {
+		if err := target.Close(); err != nil {
+			return 0, err
+		}
+		return count()
+	}
+	return func() error { return target.Import(ctx, in.File) }, end, target.Ensure(ctx, in.File.Table)
+}
+
 // Input has the rows that both ways import.
 type Input struct {
 	// File has slices of about 16 MB.

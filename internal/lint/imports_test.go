@@ -47,9 +47,9 @@ var rooms = map[string][]string{
 	// Objects of an archive are made in a folder, and then stored.
 	"drivers/bucket":                    {"datatype", "driver", "driverkit/...", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
 	"drivers/parquet/parquettest":       {"datatype", "buffer/buffertest"},
-	"drivers/postgres/pgtest":           {},
-	"drivers/mysql/mysqltest":           {},
-	"drivers/clickhouse/clickhousetest": {},
+	"drivers/postgres/pgtest":           {"internal/servertest"},
+	"drivers/mysql/mysqltest":           {"internal/servertest"},
+	"drivers/clickhouse/clickhousetest": {"internal/servertest"},
 	// A command that measures a cluster, and a command that compares a driver with the loader of its database.
 	"cluster/bench":                  {"./..."},
 	"cluster/duckdbtest":             {"./..."},
@@ -90,7 +90,7 @@ var rooms = map[string][]string{
 	"internal/collectortest":         {"./..."},
 	"internal/viewtest":              {"./..."},
 	"internal/refusedtest":           {"./..."},
-	"internal/drivertest":            {"driver"},
+	"internal/drivertest":            {"driver", "datatype", "buffer/buffertest", "internal/modetest", "internal/servertest"},
 	"internal/erasetest":             {"./..."},
 	"internal/fulldisktest":          {"./..."},
 	"internal/manytablestest":        {"./..."},

@@ -23,12 +23,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"time"
 
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/cputime"
+	"github.com/forebay/forebay/internal/importbench"
 )
 
 // Database is the database of a driver's command, and how to reach it.
@@ -45,6 +47,8 @@ type Database struct {
 	Count func(ctx context.Context) (int64, error)
 	// Seen, if not nil, is a cheaper Count for a table to which rows are only added. It is called every 20 ms.
 	Seen func(ctx context.Context) (int64, error)
+	// Close, if not nil, is called at the end.
+	Close func() error
 	// CPU, if not nil, returns the processor time of the processes of the database.
 	CPU func() time.Duration
 	// Outages, by name, take the database away. restore gives it back.
@@ -68,6 +72,27 @@ type bench struct {
 	outage   time.Duration
 	rounds   int
 	dir      string
+}
+
+// Compare measures the scenarios of imports, or the database in a temporary folder if the first argument is pipeline. Its process begins with [Main]
+// or [Process].
+func Compare(ctx context.Context, args []string, stdout io.Writer, database func(dir string) (Database, error), imports ...importbench.Scenario) (err error) {
+	if len(args) == 0 || args[0] != "pipeline" {
+		return importbench.Run(ctx, args, stdout, imports...)
+	}
+	dir, err := os.MkdirTemp("", "pipeline-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	db, err := database(dir)
+	if err != nil {
+		return err
+	}
+	if db.Close != nil {
+		defer func() { err = errors.Join(err, db.Close()) }()
+	}
+	return Run(ctx, args[1:], stdout, db)
 }
 
 // Run runs the command with these arguments: it measures and writes the report. Its process begins with [Main] or [Process].

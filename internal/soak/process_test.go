@@ -22,7 +22,6 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/internal/clienttest"
 	"github.com/forebay/forebay/internal/proctest"
-	"github.com/forebay/forebay/internal/seedtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/trigger"
@@ -61,38 +60,9 @@ func serve(dir string) error {
 	return errors.Join(eng.FlushAll(ctx), eng.Close())
 }
 
-// servesAsChild makes the test the engine process, if it is the child.
-func servesAsChild(t *testing.T) {
-	if dir, ok := proctest.Child(); ok {
-		if err := serve(dir); err != nil {
-			t.Fatal(err)
-		}
-		t.SkipNow()
-	}
-}
-
 // Clients send events over HTTP while the engine is killed with SIGKILL again and again.
 func TestKillsWhileClientsSend(t *testing.T) {
-	servesAsChild(t)
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	kills := proctest.Kills(t)
-	t.Logf("%d kills", kills)
-	rng := seedtest.Rand(t)
-	data := t.TempDir()
-	p := proctest.Start(t, t.Name(), data)
-	clients := clienttest.Send(p.Line())
-	for range kills {
-		clients.Wait(1 + rng.Int64N(400))
-		p.Kill()
-		p = proctest.Start(t, t.Name(), data)
-		clients.SendTo(p.Line())
-	}
-	clients.Stop()
-	if out, err := p.Wait(); err != nil {
-		t.Fatalf("engine process: %v: %s", err, out)
-	}
+	data, clients := clienttest.KillsOfTheEngine(t, 1, 400, serve)
 	stored := map[clienttest.Event]int{}
 	tables := dir.Tables(filepath.Join(data, "tables"))
 	for row, err := range tables.Rows("in.c-soak.rows") {
@@ -110,7 +80,12 @@ func TestKillsWhileClientsSend(t *testing.T) {
 
 // A second process on the directory of a running engine gets a clear error.
 func TestSecondProcess(t *testing.T) {
-	servesAsChild(t)
+	if dir, ok := proctest.Child(); ok {
+		if err := serve(dir); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	data := t.TempDir()
 	eng, err := forebay.Open(data, forebay.Options{})
 	if err != nil {

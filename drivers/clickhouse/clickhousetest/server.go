@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,10 +17,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/servertest"
 )
 
 // User and Password belong to the account.
@@ -32,27 +31,10 @@ const (
 
 // Server is a server that starts for the first test that needs it. The zero value is ready to use.
 type Server struct {
-	once    sync.Once
-	dir     string
+	servertest.Server
 	library string
 	address string
-	err     error
-	made    atomic.Int64 // databases
-
-	mu      sync.Mutex
-	process *exec.Cmd
-	ended   chan struct{} // closed when process has ended
-
-	end   io.Closer // ends sweep
-	swept *exec.Cmd
 }
-
-// sweep waits for the end of its input, which ends at the latest with this process. Then it kills the server and removes its files. Signals to
-// the group of the tests do not end it.
-const sweep = `trap "" HUP INT QUIT TERM
-read -r _
-[ ! -e pid ] || kill -9 "$(cat pid)"
-rm -r "$PWD"`
 
 // ErrMissing says that the library of the engine is not installed.
 var ErrMissing = errors.New("the engine of ClickHouse is not installed: npm install --global @chdb/lib-linux-x64-gnu@" + Version + ", or set " + libraryEnv + " to a libchdb.so")
@@ -78,33 +60,18 @@ func Main() {
 // Run runs the tests and then stops the server. TestMain calls it.
 func (s *Server) Run(m *testing.M) int {
 	Main()
-	defer s.Close()
-	return m.Run()
-}
-
-// Close stops the server, if it was started, and removes its files.
-func (s *Server) Close() {
-	if s.swept != nil {
-		_ = s.end.Close()
-		_ = s.swept.Wait()
-	}
+	return s.Server.Run(m)
 }
 
 // Start starts the server unless it runs.
 func (s *Server) Start() error {
-	s.once.Do(func() { s.err = s.create() })
-	return s.err
+	return s.Once(servertest.Steps{Create: s.create, Start: s.start, Stop: s.KillProcess})
 }
 
 // need starts the server. Without the engine the test is skipped, or fails where CI=true.
 func (s *Server) need(tb testing.TB) {
 	tb.Helper()
-	switch err := s.Start(); {
-	case errors.Is(err, ErrMissing) && os.Getenv("CI") != "true":
-		tb.Skip(err)
-	case err != nil:
-		tb.Fatal(err)
-	}
+	servertest.Need(tb, s.Start(), ErrMissing)
 }
 
 // Address returns the host and the port of the server. The server must have been started.
@@ -119,7 +86,7 @@ func (s *Server) URL(database string) string {
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
 	s.need(tb)
-	name := fmt.Sprintf("d%d", s.made.Add(1))
+	name := s.Name("d")
 	s.Exec(tb, "CREATE DATABASE "+name)
 	tb.Cleanup(func() { s.Exec(tb, "DROP DATABASE IF EXISTS "+name+" SYNC") })
 	return name
@@ -188,22 +155,6 @@ func (s *Server) post(path, body string) ([]byte, error) {
 	return answer, err
 }
 
-// Kill ends the server at once, as a crash of its process does. Restart starts it again.
-func (s *Server) Kill(tb testing.TB) {
-	tb.Helper()
-	if err := s.stop(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		tb.Fatal(err)
-	}
-}
-
-// Restart starts the server after Kill.
-func (s *Server) Restart(tb testing.TB) {
-	tb.Helper()
-	if err := s.start(); err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // CrashAt makes the server kill itself during a statement with rows, after it has acknowledged the given number of such statements. The statement runs
 // for the given time. If the time is negative, the statement stores its rows and gets no response. A restarted server forgets the plan.
 func (s *Server) CrashAt(tb testing.TB, inserts int, after time.Duration) {
@@ -211,35 +162,6 @@ func (s *Server) CrashAt(tb testing.TB, inserts int, after time.Duration) {
 	if _, err := s.post("/crash?"+url.Values{"inserts": {strconv.Itoa(inserts)}, "after": {strconv.FormatInt(int64(after), 10)}}.Encode(), ""); err != nil {
 		tb.Fatal(err)
 	}
-}
-
-// Ended returns a channel that is closed when the process of the server has ended.
-func (s *Server) Ended() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
-}
-
-// Shutdown ends the server at once and returns a function that starts it again.
-func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
-
-// CPU returns the processor time of the server's process, as far as Linux tells.
-func (s *Server) CPU() (total time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return 0
-	}
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	for _, t := range fields[11:13] { // user and system
-		ticks, _ := strconv.ParseInt(t, 10, 64)
-		total += time.Duration(ticks) * 10 * time.Millisecond
-	}
-	return total
 }
 
 // find returns the path of the library.
@@ -262,23 +184,10 @@ func (s *Server) create() (err error) {
 	if s.library, err = find(); err != nil {
 		return err
 	}
-	if s.dir, err = os.MkdirTemp("", "ch"); err != nil {
+	if err := s.Folder("ch", servertest.Killed, nil); err != nil {
 		return err
 	}
-	s.swept = exec.Command("sh", "-c", sweep)
-	s.swept.Dir = s.dir
-	if s.end, err = s.swept.StdinPipe(); err != nil {
-		return err
-	}
-	if err := s.swept.Start(); err != nil {
-		return err
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.address = free.Addr().String()
-	if err := free.Close(); err != nil {
+	if s.address, err = servertest.FreeAddress(); err != nil {
 		return err
 	}
 	return s.start()
@@ -289,51 +198,10 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), engineEnv+"="+strings.Join([]string{s.library, s.dir, s.address}, "\n"))
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.dir
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(s.dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	s.mu.Lock()
-	s.process, s.ended = cmd, ended
-	s.mu.Unlock()
-	retry := time.NewTicker(10 * time.Millisecond)
-	defer retry.Stop()
-	for deadline := time.Now().Add(time.Minute); ; {
+	cmd.Env = append(os.Environ(), engineEnv+"="+strings.Join([]string{s.library, s.Path(""), s.address}, "\n"))
+	return s.Launch(cmd, func() error {
 		_, err := s.Query("SELECT 1")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ended:
-			text, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("the server has ended: %s", text[max(0, len(text)-2000):])
-		case <-retry.C:
-		}
-		if time.Now().After(deadline) {
-			return err
-		}
-	}
-}
-
-func (s *Server) stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.process.Process.Kill()
-	<-s.ended
-	return err
+		return err
+	})
 }

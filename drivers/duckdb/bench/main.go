@@ -21,15 +21,8 @@ import (
 
 func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
-func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
-	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/duckdb", Import: importer, Loader: loader, Goal: 0.9})
-	}
-	dir, err := os.MkdirTemp("", "pipeline-")
-	if err != nil {
-		return err
-	}
-	return errors.Join(pipebench.Run(ctx, args[1:], stdout, database(dir)), os.RemoveAll(dir))
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	return pipebench.Compare(ctx, args, stdout, database, importbench.Scenario{Name: "import/duckdb", Import: importer, Loader: loader, Goal: 0.9})
 }
 
 func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // database is a file in a folder, for the pipeline's scenarios. It has no outage, because a file that this process has open cannot be taken away.
-func database(dir string) pipebench.Database {
+func database(dir string) (pipebench.Database, error) {
 	path := filepath.Join(dir, "rows.duckdb")
 	return pipebench.Database{
 		Name: "duckdb",
@@ -42,7 +42,7 @@ func database(dir string) pipebench.Database {
 			err = db.QueryRowContext(ctx, "SELECT count(*) FROM events").Scan(&rows)
 			return rows, errors.Join(err, db.Close())
 		},
-	}
+	}, nil
 }
 
 // own inserts through a pool of connections, which DuckDB lets commit one after the other.

@@ -21,7 +21,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -37,22 +36,13 @@ import (
 
 func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
-func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 1 && args[0] == "small" {
 		return small(ctx, stdout)
 	}
-	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout,
-			importbench.Scenario{Name: "import/iceberg", Import: importer, Loader: library, Goal: 0.5},
-			importbench.Scenario{Name: "drain/iceberg", Import: drain, Loader: library, RowsPerS: 150_000},
-		)
-	}
-	dir, err := os.MkdirTemp("", "pipeline-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return pipebench.Run(ctx, args[1:], stdout, database(filepath.Join(dir, "lake")))
+	return pipebench.Compare(ctx, args, stdout, database,
+		importbench.Scenario{Name: "import/iceberg", Import: importer, Loader: library, Goal: 0.5},
+		importbench.Scenario{Name: "drain/iceberg", Import: drain, Loader: library, RowsPerS: 150_000})
 }
 
 func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -21,7 +22,8 @@ import (
 )
 
 // database is a warehouse, for the pipeline's scenarios.
-func database(dir string) pipebench.Database {
+func database(dir string) (pipebench.Database, error) {
+	dir = filepath.Join(dir, "lake")
 	return pipebench.Database{
 		Name:  "iceberg",
 		Reset: func(context.Context) error { return os.RemoveAll(dir) },
@@ -35,7 +37,7 @@ func database(dir string) pipebench.Database {
 		Own:   func(ctx context.Context) (pipebench.Own, error) { return own(ctx, dir) },
 		Count: func(ctx context.Context) (int64, error) { return query(ctx, dir, count) },
 		Seen:  func(ctx context.Context) (int64, error) { return query(ctx, dir, total) },
-	}
+	}, nil
 }
 
 // query asks the table through a separate catalog. An absent table has no rows.

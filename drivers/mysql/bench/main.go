@@ -56,11 +56,7 @@ func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func(
 	if err != nil {
 		return nil, nil, err
 	}
-	end := func() (int64, error) {
-		target.Close()
-		return w.count()
-	}
-	return func() error { return target.Import(ctx, in.File) }, end, nil
+	return importbench.Into(ctx, in, target, w.count)
 }
 
 // client loads the rows from a file in the form that its statement reads without options, which is made before. So it parses less than from CSV.

@@ -1,34 +1,18 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"os"
 	"testing"
 
 	"github.com/forebay/forebay/drivers/mysql/mysqltest"
+	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
 func TestMain(m *testing.M) { os.Exit(pipebench.Process(os.Stdout, os.Stderr, m.Run)) }
 
-// Both commands run to their end, and count the rows that they have stored.
+// The command runs to its end, and counts the rows that it has stored.
 func TestRun(t *testing.T) {
-	for _, args := range [][]string{
-		{"-rows", "3000", "-rounds", "1", "-json"},
-	} {
-		var out bytes.Buffer
-		err := run(t.Context(), args, &out)
-		if errors.Is(err, mysqltest.ErrMissing) && os.Getenv("CI") != "true" {
-			t.Skip(err)
-		}
-		if err != nil {
-			t.Fatalf("%q: got %v, want no error", args, err)
-		}
-		var report struct{ Scenario string }
-		if err := json.Unmarshal(bytes.SplitAfter(out.Bytes(), []byte("\n"))[0], &report); err != nil || report.Scenario == "" {
-			t.Errorf("%q: got %+v, %v: %s, want no error and report.Scenario != \"\"", args, report, err, &out)
-		}
-	}
+	drivertest.Commands(t, run, mysqltest.ErrMissing,
+		[]string{"-rows", "3000", "-rounds", "1"})
 }

@@ -28,16 +28,8 @@ import (
 
 func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
-func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
-	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/parquet", Import: importer, Loader: library, Goal: 0.9})
-	}
-	dir, err := os.MkdirTemp("", "pipeline-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return pipebench.Run(ctx, args[1:], stdout, database(dir))
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	return pipebench.Compare(ctx, args, stdout, database, importbench.Scenario{Name: "import/parquet", Import: importer, Loader: library, Goal: 0.9})
 }
 
 // table returns the table of the input. Columns without NULL are required, as fields of a Go struct are in the library.

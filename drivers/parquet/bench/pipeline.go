@@ -15,7 +15,7 @@ import (
 )
 
 // database is a folder of tables, for the pipeline's scenarios.
-func database(dir string) pipebench.Database {
+func database(dir string) (pipebench.Database, error) {
 	lake := filepath.Join(dir, "lake")
 	path := filepath.Join(lake, pipebench.Table)
 	return pipebench.Database{
@@ -27,7 +27,7 @@ func database(dir string) pipebench.Database {
 		},
 		Own:   func(context.Context) (pipebench.Own, error) { return own(path) },
 		Count: func(context.Context) (int64, error) { return countRows(path) },
-	}
+	}, nil
 }
 
 // event is a row of the pipeline as a program gives it to the library.

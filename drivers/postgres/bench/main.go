@@ -32,10 +32,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	w := ways{url: url}
-	if len(args) > 0 && args[0] == "pipeline" {
-		return pipebench.Run(ctx, args[1:], stdout, w.database(&server))
-	}
-	return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/postgres", Import: w.driver, Loader: w.psql, Goal: 0.9})
+	return pipebench.Compare(ctx, args, stdout, func(string) (pipebench.Database, error) { return w.database(&server), nil },
+		importbench.Scenario{Name: "import/postgres", Import: w.driver, Loader: w.psql, Goal: 0.9})
 }
 
 // ways import into a table that Ensure makes. A checkpoint runs before each, so that neither pays for the other's writes.
@@ -46,11 +44,7 @@ func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func(
 	if err != nil {
 		return nil, nil, err
 	}
-	end := func() (int64, error) {
-		target.Close()
-		return w.count()
-	}
-	return func() error { return target.Import(ctx, in.File) }, end, nil
+	return importbench.Into(ctx, in, target, w.count)
 }
 
 func (w ways) psql(ctx context.Context, _ string, in importbench.Input) (func() error, func() (int64, error), error) {

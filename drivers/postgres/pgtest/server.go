@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forebay/forebay/internal/servertest"
 )
 
 // superuser owns the server: PostgreSQL refuses root.
@@ -26,45 +25,22 @@ const superuser = "postgres"
 
 // Server is a server that the first test that needs it starts. The zero value is one.
 type Server struct {
-	once sync.Once
-	dir  string // what initdb made, and the socket
-	bin  string
-	err  error
-	made atomic.Int64 // schemas
-
-	end   io.Closer // ends sweep
-	swept *exec.Cmd
+	servertest.Server
+	dir string // what initdb made, and the socket
+	bin string
 }
 
-// sweep waits until its input ends, at the latest when this process ends or is killed. Then it stops the server and removes its
-// files. Signals to the group of the tests do not end it.
-const sweep = `trap "" HUP INT QUIT TERM
-read -r _
-[ ! -e pgbouncer.pid ] || kill -9 "$(cat pgbouncer.pid)"
-"$0" stop -m immediate -D data
-rm -r "$PWD"`
+// stop is how the sweeper stops PgBouncer and the server.
+const stop = `[ ! -e pgbouncer.pid ] || kill -9 "$(cat pgbouncer.pid)"
+"$0" stop -m immediate -D data`
 
 // ErrMissing says that PostgreSQL is not installed.
 var ErrMissing = errors.New("the programs of the PostgreSQL server are not installed: on Debian, apt-get install postgresql")
 
-// Run runs the tests and then stops the server. TestMain calls it.
-func (s *Server) Run(m *testing.M) int {
-	defer s.Close()
-	return m.Run()
-}
-
-// Close stops the server, if it was started, and removes its files.
-func (s *Server) Close() {
-	if s.swept != nil {
-		_ = s.end.Close()
-		_ = s.swept.Wait()
-	}
-}
-
 // Start starts the server unless it runs, and returns its connection string.
 func (s *Server) Start() (connString string, err error) {
-	s.once.Do(func() { s.err = s.create() })
-	return "host=" + s.dir + " user=" + superuser + " dbname=postgres", s.err
+	err = s.Once(servertest.Steps{Create: s.create, Start: s.start, Stop: s.stop})
+	return "host=" + s.dir + " user=" + superuser + " dbname=postgres", err
 }
 
 // URL returns the connection string of the server, and starts it if need be. Without PostgreSQL the test is skipped, or fails where
@@ -72,12 +48,7 @@ func (s *Server) Start() (connString string, err error) {
 func (s *Server) URL(tb testing.TB) string {
 	tb.Helper()
 	url, err := s.Start()
-	switch {
-	case errors.Is(err, ErrMissing) && os.Getenv("CI") != "true":
-		tb.Skip(err)
-	case err != nil:
-		tb.Fatal(err)
-	}
+	servertest.Need(tb, err, ErrMissing)
 	return url
 }
 
@@ -123,7 +94,7 @@ func (s *Server) Bouncer(tb testing.TB) string {
 func (s *Server) Schema(tb testing.TB) string {
 	tb.Helper()
 	conn := s.Connect(tb)
-	name := fmt.Sprintf("s%d", s.made.Add(1))
+	name := s.Name("s")
 	Exec(tb, conn, "CREATE SCHEMA "+name)
 	tb.Cleanup(func() {
 		conn := s.Connect(tb)
@@ -152,25 +123,6 @@ func Exec(tb testing.TB, conn *pgx.Conn, sql string) {
 	}
 }
 
-// Kill ends the server at once, as a crash of its process does. Restart starts it again.
-func (s *Server) Kill(tb testing.TB) {
-	tb.Helper()
-	if err := s.stop(); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// Restart starts the server after Kill.
-func (s *Server) Restart(tb testing.TB) {
-	tb.Helper()
-	if err := s.start(); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// Shutdown ends the server at once and returns what starts it again.
-func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
-
 // processes returns the id of the server's first process. On Linux all has, for it and its children, the fields of /proc/PID/stat after the
 // name: state, parent, ….
 func (s *Server) processes() (first string, all map[string][]string) {
@@ -179,10 +131,8 @@ func (s *Server) processes() (first string, all map[string][]string) {
 	all = map[string][]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
-		stat, _ := os.ReadFile(path)
-		pid, rest, _ := strings.Cut(string(stat), " ")
-		fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
-		if len(fields) >= 15 && (pid == first || fields[1] == first) {
+		pid := filepath.Base(filepath.Dir(path))
+		if fields := servertest.Stat(pid); fields != nil && (pid == first || fields[1] == first) {
 			all[pid] = fields
 		}
 	}
@@ -197,10 +147,7 @@ func (s *Server) CPU() (total time.Duration) {
 		if pid == first {
 			times = fields[11:15] // and the times of children that have ended
 		}
-		for _, t := range times {
-			ticks, _ := strconv.ParseInt(t, 10, 64)
-			total += time.Duration(ticks) * 10 * time.Millisecond
-		}
+		total += servertest.Ticks(times)
 	}
 	return total
 }
@@ -210,35 +157,33 @@ func (s *Server) create() error {
 	if s.bin, err = binaries(); err != nil {
 		return err
 	}
-	// Not t.TempDir, because the user of the server must be able to search all parents, and the path of the socket must be short.
-	if s.dir, err = os.MkdirTemp("", "pg"); err != nil {
-		return err
-	}
-	if err := os.Chmod(s.dir, 0o755); err != nil {
-		return err
-	}
-	if os.Getuid() == 0 {
-		owner, err := user.Lookup(superuser)
-		if err != nil {
-			return err
-		}
-		uid, _ := strconv.Atoi(owner.Uid)
-		gid, _ := strconv.Atoi(owner.Gid)
-		if err := os.Chown(s.dir, uid, gid); err != nil {
-			return err
-		}
-	}
-	s.swept = s.command("sh", "-c", sweep, filepath.Join(s.bin, "pg_ctl"))
-	if s.end, err = s.swept.StdinPipe(); err != nil {
-		return err
-	}
-	if err := s.swept.Start(); err != nil {
+	if err := s.Folder("pg", stop, s.owned); err != nil {
 		return err
 	}
 	if err := s.run("initdb", "-D", s.data(), "-A", "trust", "-U", superuser, "-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
 		return err
 	}
 	return s.start()
+}
+
+// owned gives the folder to the user of the server, who must be able to search all parents, and returns the sweeper.
+func (s *Server) owned(args ...string) (*exec.Cmd, error) {
+	s.dir = s.Path("")
+	if err := os.Chmod(s.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if os.Getuid() == 0 {
+		owner, err := user.Lookup(superuser)
+		if err != nil {
+			return nil, err
+		}
+		uid, _ := strconv.Atoi(owner.Uid)
+		gid, _ := strconv.Atoi(owner.Gid)
+		if err := os.Chown(s.dir, uid, gid); err != nil {
+			return nil, err
+		}
+	}
+	return s.command(append(args, filepath.Join(s.bin, "pg_ctl"))...), nil
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }

@@ -10,7 +10,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,20 +23,8 @@ import (
 
 func main() { os.Exit(pipebench.Main(os.Args[1:], os.Stdout, os.Stderr, run)) }
 
-func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
-	if len(args) == 0 || args[0] != "pipeline" {
-		return importbench.Run(ctx, args, stdout, importbench.Scenario{Name: "import/sqlite", Import: importer, Loader: shell, Goal: 0.9})
-	}
-	dir, err := os.MkdirTemp("", "pipeline-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	db, end, err := database(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(pipebench.Run(ctx, args[1:], stdout, db), end())
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	return pipebench.Compare(ctx, args, stdout, database, importbench.Scenario{Name: "import/sqlite", Import: importer, Loader: shell, Goal: 0.9})
 }
 
 func importer(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
@@ -46,16 +33,7 @@ func importer(ctx context.Context, dir string, in importbench.Input) (func() err
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := target.Ensure(ctx, in.File.Table); err != nil {
-		return nil, nil, err
-	}
-	end := func() (int64, error) {
-		if err := target.Close(); err != nil {
-			return 0, err
-		}
-		return count(path)
-	}
-	return func() error { return target.Import(ctx, in.File) }, end, nil
+	return importbench.Into(ctx, in, target, func() (int64, error) { return count(path) })
 }
 
 // shell imports with the same durability into a table of the same storage classes. The table is not STRICT, because .import knows neither

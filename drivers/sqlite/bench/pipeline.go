@@ -14,12 +14,12 @@ import (
 	"github.com/forebay/forebay/internal/pipebench"
 )
 
-// database is a file in a folder, for the pipeline's scenarios. close closes the connections of its queries.
-func database(dir string) (db pipebench.Database, close func() error, err error) {
+// database is a file in a folder, for the pipeline's scenarios.
+func database(dir string) (db pipebench.Database, err error) {
 	path := filepath.Join(dir, "rows.db")
 	asks, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
-		return db, nil, err
+		return db, err
 	}
 	asks.SetMaxIdleConns(0) // no connection stays open, because Reset deletes the file
 	ask := func(query string) func(context.Context) (int64, error) {
@@ -46,6 +46,7 @@ func database(dir string) (db pipebench.Database, close func() error, err error)
 			return target, target.Close, nil
 		},
 		Own:   func(ctx context.Context) (pipebench.Own, error) { return own(ctx, path) },
+		Close: asks.Close,
 		Count: ask("SELECT count(*) FROM events"),
 		Seen:  ask("SELECT coalesce(max(rowid), 0) FROM events"),
 		Outages: map[string]func() (func() error, error){"lock": func() (func() error, error) {
@@ -61,7 +62,7 @@ func database(dir string) (db pipebench.Database, close func() error, err error)
 				return errors.Join(err, conn.Close())
 			}, nil
 		}},
-	}, asks.Close, nil
+	}, nil
 }
 
 // own inserts through one connection, with the durability of the driver.
