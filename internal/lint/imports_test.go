@@ -101,6 +101,7 @@ var rooms = map[string][]string{
 	"internal/soak":            {"./..."},
 	"internal/soak/week":       {"./..."},
 	"bench":                    {"./..."},
+	"bench/peers":              {"./..."},
 	"examples/...":             {"./..."},
 	"internal/program/...":     {"./..."},
 	"cmd/...":                  {"./..."},
@@ -286,6 +287,9 @@ func checkDrivers(t *tree) []problem {
 	return problems
 }
 
+// harness starts the processes that bench/peers compares, and reads their responses.
+var harness = []string{"internal/pipebench", "internal/porttest", "internal/proctest"}
+
 func checkPrograms(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
@@ -296,7 +300,7 @@ func checkPrograms(t *tree) []problem {
 		for _, p := range f.imports() {
 			dir, ours := inModule(p)
 			allowed := room == "bench" && dir == "internal/localdisk" || room != "bench" && strings.HasPrefix(dir, "internal/program/") ||
-				f.test && strings.HasSuffix(dir, "test")
+				f.test && strings.HasSuffix(dir, "test") || f.dir == "bench/peers" && slices.Contains(harness, dir)
 			if ours && strings.Contains("/"+dir+"/", "/internal/") && !allowed {
 				problems = append(problems, problem{f.path, "imports " + p})
 			}
@@ -334,6 +338,8 @@ func importBreaches() []breach {
 			"drivers/a/a.go", source(module + "/driverkit/x"), "drivers/a/a_test.go", source(module + "/internal/x"), "drivers/a/bench/a.go", "package main\nimport _ \"" + module + "/internal/x\"\n",
 		}, nil},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
+		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/proctest")}, []string{"internal/proctest"}},
+		{"programs use the exported API", []string{"bench/peers/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
 		{"programs use the exported API", []string{"bench/a.go", source(module + "/internal/program/x")}, []string{"internal/program/x"}},
 		{"programs use the exported API", []string{"internal/program/a/a.go", source(module + "/internal/x")}, []string{"internal/x"}},
 		{"programs use the exported API", []string{"cmd/a/a.go", source(module + "/internal/xtest")}, []string{"internal/xtest"}},
