@@ -39,7 +39,8 @@ func connect(batching string) func(place) error {
 	}
 }
 
-// rowsOutput stores each batch with one INSERT, as the output sql_insert does, which is in a module of its own licence.
+// rowsOutput stores each batch with one INSERT, as the output sql_insert does. The module of that output mixes Apache-2.0 with a licence that is not
+// open source, so this module does not require it.
 type rowsOutput struct {
 	at   place
 	pool *pgxpool.Pool

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.DurationVar(&o.duration, "duration", 10*time.Second, "how long events are sent as fast as possible")
 	flags.DurationVar(&o.warm, "warm", 2*time.Second, "how long they are sent before that, without being measured")
 	flags.DurationVar(&o.outage, "outage", time.Minute, "how long the database is down")
-	flags.DurationVar(&o.settle, "settle", 90*time.Second, "rows are missing if none has arrived for so long")
+	flags.DurationVar(&o.settle, "settle", 75*time.Second, "rows are missing if none has arrived for so long")
 	flags.IntVar(&o.rounds, "rounds", 2, "rounds of events as fast as possible")
 	flags.IntVar(&o.kills, "kills", 10, "how often each peer is killed")
 	flags.IntVar(&o.rate, "rate", 1000, "events per second during kills and the outage")
