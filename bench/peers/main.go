@@ -4,9 +4,9 @@
 //	go run .                                    every peer, about half an hour
 //	go run . -peers forebay,inserts -json       two of them, one JSON object a line
 //
-// Each peer is a separate process. In each round it first gets events as fast as it takes them. In the first round it then gets events at a fixed
-// rate while it is killed and restarted, and again while the database is down. The client never retries. Each event has a unique id, so the audit
-// finds each row that was confirmed and is missing, and each row that is stored twice. The second round has the reverse order.
+// Each peer is a separate process. First all peers, in turns, get events as fast as they take them. Every second round has the reverse order. Then
+// each gets events at a fixed rate while it is killed and restarted, and again while the database is down. The client never retries. Each event has
+// a unique id, so the audit finds each row that was confirmed and is missing, and each row that is stored twice.
 //
 // A kill of a process is not a power cut. The kernel keeps the pages that the process has written, so a peer that does not sync loses
 // no more than a peer that does.
@@ -21,11 +21,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/forebay/forebay/internal/proctest"
 )
 
 func main() {
@@ -58,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.DurationVar(&o.warm, "warm", 2*time.Second, "how long they are sent before that, without being measured")
 	flags.DurationVar(&o.outage, "outage", time.Minute, "how long the database is down")
 	flags.DurationVar(&o.settle, "settle", 75*time.Second, "rows are missing if none has arrived for so long")
-	flags.IntVar(&o.rounds, "rounds", 2, "rounds of events as fast as possible")
+	flags.IntVar(&o.rounds, "rounds", 2, "rounds of events as fast as possible; medians are reported")
 	flags.IntVar(&o.kills, "kills", 10, "how often each peer is killed")
 	flags.IntVar(&o.rate, "rate", 1000, "events per second during kills and the outage")
 	flags.StringVar(&o.dir, "dir", "", "`folder` on the disk under test (default: the system's temporary folder)")
@@ -67,7 +64,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	chosen := slices.Clone(peers)
+	if o.rounds < 1 || o.rate < 2 {
+		return errors.New("-rounds is at least 1, and -rate at least 2")
+	}
+	chosen := peers
 	if *names != "" {
 		chosen = nil
 		for _, name := range strings.Split(*names, ",") {
@@ -83,39 +83,43 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := db.open(ctx); err != nil {
 		return err
 	}
-	results := map[string]*result{}
-	for round := range o.rounds {
-		for _, p := range chosen {
-			m := measurement{options: o, db: &db, peer: p}
-			if round > 0 {
-				m.kills, m.outage = 0, 0
+	results := make([]*result, len(chosen))
+	for i, p := range chosen {
+		results[i] = &result{Peer: p.name, Settings: p.settings}
+	}
+	each := func(what string, reverse bool, measure func(measurement, *result) error) error {
+		for n := range chosen {
+			if reverse {
+				n = len(chosen) - 1 - n
 			}
-			fmt.Fprintf(stderr, "%s round %d of %s, load of the machine %s\n", time.Now().Format(time.TimeOnly), round+1, p.name, machineLoad())
-			r, err := m.measure(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			fmt.Fprintln(stderr, proctest.JSON(r))
-			if results[p.name] == nil {
-				results[p.name] = r
-			} else {
-				results[p.name].Rounds = append(results[p.name].Rounds, r.Rounds...)
+			p := chosen[n]
+			fmt.Fprintf(stderr, "%s %s of %s, load of the machine %s\n", time.Now().Format(time.TimeOnly), what, p.name, machineLoad())
+			if err := (measurement{options: o, db: &db, peer: p}).in(ctx, func(m measurement) error { return measure(m, results[n]) }); err != nil {
+				return fmt.Errorf("%s of %s: %w", what, p.name, err)
 			}
 		}
-		slices.Reverse(chosen)
+		return nil
 	}
-	if o.rounds%2 == 1 {
-		slices.Reverse(chosen)
+	for round := range o.rounds {
+		if err := each("speed", round%2 == 1, func(m measurement, r *result) error { return m.speed(ctx, r) }); err != nil {
+			return err
+		}
 	}
-	var rows []*result
-	for _, p := range chosen {
-		rows = append(rows, results[p.name])
+	if o.kills > 0 {
+		if err := each("kills", false, func(m measurement, r *result) error { return m.kill(ctx, r) }); err != nil {
+			return err
+		}
+	}
+	if o.outage > 0 {
+		if err := each("outage", false, func(m measurement, r *result) error { return m.away(ctx, r) }); err != nil {
+			return err
+		}
 	}
 	if !*asJSON {
-		return printTable(stdout, rows)
+		return printTable(stdout, results)
 	}
 	encoder := json.NewEncoder(stdout)
-	for _, r := range rows {
+	for _, r := range results {
 		if err := encoder.Encode(r); err != nil {
 			return err
 		}

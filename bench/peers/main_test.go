@@ -34,6 +34,28 @@ func openDatabase(t *testing.T) *database {
 	return db
 }
 
+// measured measures what the options ask for.
+func measured(t *testing.T, db *database, p *peer, o options) *result {
+	t.Helper()
+	r := &result{}
+	for _, part := range []struct {
+		wanted  bool
+		measure func(measurement) error
+	}{
+		{o.duration > 0, func(m measurement) error { return m.speed(t.Context(), r) }},
+		{o.kills > 0, func(m measurement) error { return m.kill(t.Context(), r) }},
+		{o.outage > 0, func(m measurement) error { return m.away(t.Context(), r) }},
+	} {
+		if !part.wanted {
+			continue
+		}
+		if err := (measurement{options: o, db: db, peer: p}).in(t.Context(), part.measure); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
 // Every peer stores what it has confirmed if nothing fails. Forebay and the inserting handler do so through a kill and an outage, once each, and so
 // does Connect, perhaps twice.
 func TestPeers(t *testing.T) {
@@ -49,10 +71,7 @@ func TestPeers(t *testing.T) {
 			if promise.none {
 				o.kills, o.outage = 1, time.Second
 			}
-			r, err := measurement{options: o, db: db, peer: p}.measure(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := measured(t, db, p, o)
 			s := r.Rounds[0]
 			if s.Audit.Lost > 0 || s.PerS == 0 || s.P99 < s.P50 || s.P50 == 0 || s.Fresh == 0 || s.MemoryMB == 0 || s.CPU == 0 {
 				t.Errorf("without a fault: got %+v, want every figure and no lost row", s)
@@ -78,11 +97,7 @@ func TestFaultsAreSeen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := options{duration: time.Millisecond, settle: time.Millisecond, rate: 500, kills: 1, outage: time.Millisecond, batch: batch{Rows: 1 << 30, Every: time.Hour}}
-			r, err := measurement{options: o, db: db, peer: p}.measure(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := measured(t, db, p, options{settle: time.Millisecond, rate: 500, kills: 1, outage: time.Millisecond, batch: batch{Rows: 1 << 30, Every: time.Hour}})
 			if a := r.Kills.Audit; a.Acknowledged == 0 || name == "batcher" && a.Lost != a.Acknowledged {
 				t.Errorf("got %+v, want acknowledged rows, and those in the memory of the batcher lost", a)
 			}
@@ -112,7 +127,7 @@ func TestAudit(t *testing.T) {
 func TestRun(t *testing.T) {
 	openDatabase(t) // skips the test without PostgreSQL
 	var out, log bytes.Buffer
-	args := []string{"-peers", "inserts,batcher", "-duration", "100ms", "-warm", "0s", "-outage", "10ms", "-settle", "10ms", "-kills", "1", "-rate", "100"}
+	args := []string{"-peers", "inserts,batcher", "-duration", "100ms", "-warm", "0s", "-outage", "10ms", "-settle", "10ms", "-kills", "1", "-rounds", "3", "-rate", "100"}
 	if err := run(t.Context(), args, &out, &log); err != nil {
 		t.Fatalf("got %v: %s, want no error", err, &log)
 	}

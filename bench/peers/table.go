@@ -45,25 +45,27 @@ func (f fault) notTaken() float64 {
 // baseline is the peer to whose rate others are compared, round by round.
 const baseline = "inserts"
 
-// printTable writes a table in Markdown, with the means of the rounds.
+// printTable writes a table in Markdown, with the medians of the rounds.
 func printTable(w io.Writer, results []*result) error {
 	var s strings.Builder
 	s.WriteString("| peer | rows/s | of inserts | CPU µs a row, peer + database | memory MB | p50, p99 ms | event to query, p99 s | bytes written a byte |" +
 		" kills: missing, twice, not taken | outage: missing, twice, not taken |\n|" + strings.Repeat("---|", 10) + "\n")
 	at := slices.IndexFunc(results, func(r *result) bool { return r.Peer == baseline })
 	for _, r := range results {
-		mean := func(field func(*result, int) float64) (sum float64) {
+		median := func(field func(*result, int) float64) float64 {
+			var values []float64
 			for i := range r.Rounds {
-				sum += field(r, i) / float64(len(r.Rounds))
+				values = append(values, field(r, i))
 			}
-			return sum
+			slices.Sort(values)
+			return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 		}
 		of := func(field func(speed) float64) float64 {
-			return mean(func(r *result, i int) float64 { return field(r.Rounds[i]) })
+			return median(func(r *result, i int) float64 { return field(r.Rounds[i]) })
 		}
 		ratio := "–"
 		if at >= 0 {
-			ratio = fmt.Sprintf("%.2f", mean(func(r *result, i int) float64 { return r.Rounds[i].PerS / results[at].Rounds[i].PerS }))
+			ratio = fmt.Sprintf("%.2f", median(func(r *result, i int) float64 { return r.Rounds[i].PerS / results[at].Rounds[i].PerS }))
 		}
 		fmt.Fprintf(&s, "| %s | %.0f | %s | %.0f + %.0f | %.0f | %.1f, %.1f | %.2f | %.1f |%s|%s|\n", r.Peer, of(func(s speed) float64 { return s.PerS }), ratio,
 			of(func(s speed) float64 { return s.CPU }), of(func(s speed) float64 { return s.DatabaseCPU }), of(func(s speed) float64 { return s.MemoryMB }),
