@@ -153,7 +153,7 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 		if _, err := conn.Write(requests[i%len(requests)]); err != nil {
 			return err
 		}
-		ok, err := readResponse(in)
+		ok, err := ReadResponse(in)
 		if err != nil {
 			return err
 		}
@@ -174,8 +174,8 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 
 var lengthField = []byte("Content-Length: ")
 
-// readResponse reads one response, which must have a length, and reports whether its status is 200.
-func readResponse(in *bufio.Reader) (ok bool, err error) {
+// ReadResponse reads one response, which must have a length, and reports whether its status is 200.
+func ReadResponse(in *bufio.Reader) (ok bool, err error) {
 	length := -1
 	for first := true; ; first = false {
 		line, err := in.ReadSlice('\n')
