@@ -2,6 +2,10 @@
 // of the server is the real engine of ClickHouse in a library.
 //
 //	go run ./bench -json
+//
+// With the argument pipeline it measures the path from an event to a query, compared with asynchronous inserts and with a batcher in memory:
+//
+//	go run ./bench pipeline -json
 package main
 
 import (
@@ -29,10 +33,16 @@ func main() {
 const database = "bench"
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if address, ok := pipebench.Address(); ok {
+		return pipebench.Run(ctx, args, stdout, pipelineDatabase(nil, address))
+	}
 	var server clickhousetest.Server
 	defer server.Close()
 	if err := server.Start(); err != nil {
 		return err
+	}
+	if len(args) > 0 && args[0] == "pipeline" {
+		return pipebench.Run(ctx, args[1:], stdout, pipelineDatabase(&server, server.Address()))
 	}
 	w := ways{server: &server, cpu: map[string]*engineCPU{"driver": {}, "file": {}}}
 	lazy := w
