@@ -23,10 +23,10 @@ func pipelineDatabase(server *clickhousetest.Server, address string) pipebench.D
 		Name:    "clickhouse",
 		Address: address,
 		Reset: func(ctx context.Context) error {
-			if err := exec(ctx, address, "DROP DATABASE IF EXISTS "+database+" SYNC"); err != nil {
+			if err := execute(ctx, address, "DROP DATABASE IF EXISTS "+database+" SYNC"); err != nil {
 				return err
 			}
-			return exec(ctx, address, "CREATE DATABASE "+database)
+			return execute(ctx, address, "CREATE DATABASE "+database)
 		},
 		Target: func(context.Context) (driver.Target, func() error, error) {
 			target, err := clickhouse.Open("clickhouse://"+url.UserPassword(clickhousetest.User, clickhousetest.Password).String()+"@"+address+"/"+database, clickhouse.Options{})
@@ -64,7 +64,7 @@ func pipelineDatabase(server *clickhousetest.Server, address string) pipebench.D
 // own is what services do that send their events to ClickHouse themselves. An insert of one event is asynchronous and returns when its row is stored. A
 // batcher in memory inserts 1,000 at once.
 func own(ctx context.Context, address string) (o pipebench.Own, err error) {
-	err = exec(ctx, address, "CREATE TABLE IF NOT EXISTS "+database+"."+pipebench.Table+
+	err = execute(ctx, address, "CREATE TABLE IF NOT EXISTS "+database+"."+pipebench.Table+
 		" (id UUID, received_at DateTime64(6, 'UTC'), user_id Int64, body String) ENGINE = MergeTree ORDER BY received_at")
 	if err != nil {
 		return o, err
@@ -96,7 +96,7 @@ func own(ctx context.Context, address string) (o pipebench.Own, err error) {
 // client keeps a connection for each of the callers.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2048, IdleConnTimeout: time.Minute}}
 
-func exec(ctx context.Context, address, statement string) error {
+func execute(ctx context.Context, address, statement string) error {
 	return post(ctx, address, nil, []byte(statement))
 }
 
