@@ -105,24 +105,32 @@ func smallSend(t *testing.T, id string) (request []byte, bodies []string) {
 	return encoded(t, batch), bodies
 }
 
-// bodies returns how often each body is in the table, when at least n different bodies are there, or when no more come.
+// bodies returns how often each body is in the table, when n different bodies are there and no row came for three seconds, or none for a minute.
 func (p place) bodies(n int) map[string]int {
 	p.tb.Helper()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for last, quiet := int64(-1), 0; quiet < 10; <-tick.C {
-		rows := p.count()
-		if rows != last {
-			quiet = 0
+	number := func(text *string) int {
+		n, err := strconv.Atoi(*text)
+		if err != nil {
+			p.tb.Fatal(err)
 		}
-		if quiet++; rows >= int64(n) && quiet > 3 {
+		return n
+	}
+	table := p.database + ".otel_logs"
+	for last, quiet := -1, 0; quiet < 60; <-tick.C {
+		counts := clickhouseServer.Rows(p.tb, "SELECT toString(count()), toString(uniqExact(Body)) FROM "+table)[0]
+		rows, different := number(counts[0]), number(counts[1])
+		if quiet++; rows != last {
+			last, quiet = rows, 0
+		}
+		if different >= n && quiet >= 3 {
 			break
 		}
-		last = rows
 	}
 	stored := map[string]int{}
-	for _, row := range clickhouseServer.Rows(p.tb, "SELECT Body, toString(count()) FROM "+p.database+".otel_logs GROUP BY Body") {
-		stored[*row[0]], _ = strconv.Atoi(*row[1])
+	for _, row := range clickhouseServer.Rows(p.tb, "SELECT Body, toString(count()) FROM "+table+" GROUP BY Body") {
+		stored[*row[0]] = number(row[1])
 	}
 	return stored
 }
