@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,6 +95,38 @@ func traceID(i int) pcommon.TraceID {
 // fillTraces stores the spans as the verb otlp does, and returns the name of the table, "" for files.
 func fillTraces(b *testing.B, args []string) (from string) {
 	b.Helper()
+	start := time.Now().Add(-time.Hour)
+	return fillTable(b, args, forebay.SignalTraces, func(yield func(iter.Seq[mapping.FieldDocument]) bool) {
+		for first := 0; first < tracesToFill && yield(otlpflat.Traces(someTraces(first, start))); first += 1000 {
+		}
+	})
+}
+
+// someTraces returns a thousand traces.
+func someTraces(first int, start time.Time) ptrace.Traces {
+	batch := ptrace.NewTraces()
+	resource := batch.ResourceSpans().AppendEmpty()
+	resource.Resource().Attributes().PutStr("service.name", "shop")
+	spans := resource.ScopeSpans().AppendEmpty().Spans()
+	for s := range spansPerTrace { // spans of different traces arrive interleaved
+		for i := first; i < first+1000; i++ {
+			span := spans.AppendEmpty()
+			span.SetTraceID(traceID(i))
+			span.SetSpanID(pcommon.SpanID(binary.BigEndian.AppendUint64(nil, uint64(i*spansPerTrace+s)*0x9e3779b97f4a7c15)))
+			span.SetName([]string{"GET /cart", "SELECT orders", "POST /pay"}[s%3])
+			at := start.Add(time.Duration(i) * 10 * time.Millisecond)
+			span.SetStartTimestamp(pcommon.NewTimestampFromTime(at))
+			span.SetEndTimestamp(pcommon.NewTimestampFromTime(at.Add(time.Duration(s) * time.Millisecond)))
+			span.Attributes().PutStr("http.route", "/cart")
+			span.Attributes().PutInt("http.response.status_code", 200)
+		}
+	}
+	return batch
+}
+
+// fillTable stores batches as the verb otlp does, and returns the name of the table, "" for files.
+func fillTable(b testing.TB, args []string, signal forebay.Signal, batches iter.Seq[iter.Seq[mapping.FieldDocument]]) (from string) {
+	b.Helper()
 	p := process{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), getenv: func(string) (string, bool) { return "", false }}
 	f := new(telemetryFlags)
 	cfg, err := p.parse("otlp", args, verbFlags{register: f.register, complete: f.complete})
@@ -106,7 +139,7 @@ func fillTraces(b *testing.B, args []string) (from string) {
 	}
 	defer st.Close()
 	if strings.HasPrefix(cfg.target, "postgres:") { // the database outlives a benchmark
-		if _, err := postgresServer.Connect(b).Exec(b.Context(), `DROP TABLE IF EXISTS "traces"`); err != nil {
+		if _, err := postgresServer.Connect(b).Exec(b.Context(), `DROP TABLE IF EXISTS "`+string(signal)+`" CASCADE`); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -116,38 +149,20 @@ func fillTraces(b *testing.B, args []string) (from string) {
 	}
 	defer engine.Close()
 	source := f.source("secret-of-the-benchmark")
-	source.Sinks = source.Sinks[2:]
+	source.Sinks = slices.DeleteFunc(source.Sinks, func(s forebay.Sink) bool { return s.AllowedSignals[0] != signal })
 	if err := engine.Define(b.Context(), source); err != nil {
 		b.Fatal(err)
 	}
-	start := time.Now().Add(-time.Hour)
-	for first := 0; first < tracesToFill; first += 1000 {
-		batch := ptrace.NewTraces()
-		resource := batch.ResourceSpans().AppendEmpty()
-		resource.Resource().Attributes().PutStr("service.name", "shop")
-		spans := resource.ScopeSpans().AppendEmpty().Spans()
-		for s := range spansPerTrace { // spans of different traces arrive interleaved
-			for i := first; i < first+1000; i++ {
-				span := spans.AppendEmpty()
-				span.SetTraceID(traceID(i))
-				span.SetSpanID(pcommon.SpanID(binary.BigEndian.AppendUint64(nil, uint64(i*spansPerTrace+s)*0x9e3779b97f4a7c15)))
-				span.SetName([]string{"GET /cart", "SELECT orders", "POST /pay"}[s%3])
-				at := start.Add(time.Duration(i) * 10 * time.Millisecond)
-				span.SetStartTimestamp(pcommon.NewTimestampFromTime(at))
-				span.SetEndTimestamp(pcommon.NewTimestampFromTime(at.Add(time.Duration(s) * time.Millisecond)))
-				span.Attributes().PutStr("http.route", "/cart")
-				span.Attributes().PutInt("http.response.status_code", 200)
-			}
-		}
-		docs := otlpflat.Traces(batch)
+	received := time.Now().Add(-time.Hour)
+	for docs := range batches {
 		records := func(yield func(*mapping.Record) bool) {
 			for doc := range docs {
-				if !yield(&mapping.Record{Document: doc, Received: start}) {
+				if !yield(&mapping.Record{Document: doc, Received: received}) {
 					return
 				}
 			}
 		}
-		if res, err := engine.IngestAtomic(b.Context(), source.ID, forebay.Batch{Signal: forebay.SignalTraces, Records: records}); err != nil || res.Rejected > 0 {
+		if res, err := engine.IngestAtomic(b.Context(), source.ID, forebay.Batch{Signal: signal, Records: records}); err != nil || res.Rejected > 0 {
 			b.Fatalf("got %+v, %v, want no error and res.Rejected <= 0", res, err)
 		}
 	}
@@ -157,7 +172,7 @@ func fillTraces(b *testing.B, args []string) (from string) {
 	if iceberg, ok := st.Tables.(interface {
 		liveFiles(name string) ([]string, error)
 	}); ok {
-		files, err := iceberg.liveFiles("traces")
+		files, err := iceberg.liveFiles(string(signal))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -166,5 +181,5 @@ func fillTraces(b *testing.B, args []string) (from string) {
 	if strings.HasPrefix(cfg.target, "parquet:") {
 		return ""
 	}
-	return `"traces"`
+	return `"` + string(signal) + `"`
 }

@@ -50,7 +50,7 @@ func TestKillsOfTheServerDuringImports(t *testing.T) {
 		var want [][]string
 		for i := range kills {
 			rows := eventRows(i, 100) // five blocks
-			killAndRetry(t, target, newFile(fmt.Sprintf("file-%04d", i), tbl, rows...), i, rng)
+			killAndRetry(t, target, newFile(fmt.Sprintf("file-%04d", i), tbl, rows...), i, i%2 == 1, rng)
 			want = append(want, rows...)
 			if expectRows(t, target, tbl.ID, want...); t.Failed() {
 				t.Fatalf("after kill %d with %+v", i, o)
@@ -59,7 +59,39 @@ func TestKillsOfTheServerDuringImports(t *testing.T) {
 	}
 }
 
-func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, rng *rand.Rand) {
+// The server is killed at the same moments while a slow materialized view reads the blocks. The table and the view contain each row once, because the retry
+// sends all blocks again and the server remembers their tokens.
+func TestKillsOfTheServerWithAView(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	kills := proctest.Kills(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
+	target := manyBlocks(open(t, Options{}))
+	tbl := events("events")
+	mustEnsure(t, target, tbl)
+	copies := target.table("copies")
+	server.Exec(t, "CREATE TABLE "+copies+" (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 10000")
+	server.Exec(t, "CREATE MATERIALIZED VIEW "+target.table("view")+" TO "+copies+" AS SELECT id AS n FROM "+target.table(tbl.ID)+" WHERE sleepEachRow(0.001) = 0")
+	var want [][]string
+	for i := range kills {
+		rows := eventRows(i, 100) // five blocks
+		killAndRetry(t, target, newFile(fmt.Sprintf("file-%04d", i), tbl, rows...), i, false, rng)
+		want = append(want, rows...)
+		expectRows(t, target, tbl.ID, want...)
+		got := server.Rows(t, "SELECT toString(count()), toString(uniqExact(n)) FROM "+copies)[0]
+		if n := fmt.Sprint(len(want)); *got[0] != n || *got[1] != n {
+			t.Errorf("the view has %s rows, %s different ones, want %s", *got[0], *got[1], n)
+		}
+		if t.Failed() {
+			t.Fatalf("after kill %d", i)
+		}
+	}
+}
+
+// killAndRetry kills the server during the import of a file, and imports the file again, after the server has forgotten all tokens or before.
+func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, forgotten bool, rng *rand.Rand) {
 	t.Helper()
 	switch i % 3 {
 	case 0: // stored, without a response
@@ -76,7 +108,7 @@ func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, rng *rand
 	}
 	<-server.Ended()
 	server.Restart(t)
-	if i%2 == 1 {
+	if forgotten {
 		forget(t, target, f.Table)
 	}
 	mustImport(t, target, f)

@@ -21,16 +21,16 @@ var requests = flag.Int("requests", 1000, "how many requests of 100 records a ro
 
 // BenchmarkBesideCollector sends the same log records, in turns, to Forebay, to a Collector whose queue is in file_storage with fsync, and to
 // a Collector without fsync. Each runs in its own process. A response of the first two means that the records are on disk. Then all three send
-// the records to the same kind of target, either one that discards them, Parquet files with the columns of LogsTable, or such a table of a
-// PostgreSQL server. The Collector gets there with the exporters of this package, each batch in one part or one COPY. The rows are counted in the
-// target afterwards.
+// the records to the same kind of target, either one that discards them, Parquet files with the columns of LogsTable, such a table of a
+// PostgreSQL server, or ClickHouse. The Collector gets there with the exporters of this package, each batch in one part or one COPY, and with its
+// own exporter for ClickHouse, which creates its own table. The rows are counted in the target afterwards.
 //
 //	go test -run '^$' -bench BesideCollector -benchtime 5x -requests 3000
 //
 // rows/s count until the last response, stored_rows/s until the last row is in the target. cpu_ns/row is the CPU of the
-// process, db_cpu_ns/row the CPU of PostgreSQL. Ratios are medians of the rounds, Forebay's figure being 1.
+// process, db_cpu_ns/row the CPU of the database. Ratios are medians of the rounds, Forebay's figure being 1.
 func BenchmarkBesideCollector(b *testing.B) {
-	for _, kind := range []string{toNone, toParquet, toPostgres} {
+	for _, kind := range []string{toNone, toParquet, toPostgres, toClickHouse} {
 		b.Run("target="+kind, func(b *testing.B) { besideCollector(b, kind) })
 	}
 }
@@ -71,7 +71,7 @@ func besideCollector(b *testing.B, kind string) {
 		b.ReportMetric(rows/f.answered.Seconds(), name+"_rows/s")
 		b.ReportMetric(rows/f.stored.Seconds(), name+"_stored_rows/s")
 		b.ReportMetric(float64(f.cpu.Nanoseconds())/rows, name+"_cpu_ns/row")
-		if kind == toPostgres {
+		if kind == toPostgres || kind == toClickHouse {
 			b.ReportMetric(float64(f.database.Nanoseconds())/rows, name+"_db_cpu_ns/row")
 		}
 	}
@@ -81,7 +81,7 @@ func besideCollector(b *testing.B, kind string) {
 	}
 }
 
-// figures are the times of a round. cpu is the CPU time of the process, database the CPU time of PostgreSQL.
+// figures are the times of a round. cpu is the CPU time of the process, database the CPU time of the database.
 type figures struct{ answered, stored, cpu, database time.Duration }
 
 func (f figures) add(o figures) figures {
@@ -109,10 +109,11 @@ func benchCollector(b *testing.B, p place, fsync bool) (f figures) {
 	stored := newTally(int64(*requests * perRequest))
 	exporter, where := p.kind, p.where
 	changes := []string{"      queue_size: 1000000\n", "      queue_size: 1000000\n      block_on_overflow: true\n", "fsync: true", fmt.Sprint("fsync: ", fsync)}
-	if p.kind == toNone {
+	switch p.kind {
+	case toNone:
 		exporter, where = "otlp_grpc", throwAway(b, stored)
 		changes = append(changes, "    compression: gzip\n", "    compression: none\n")
-	} else {
+	case toParquet, toPostgres:
 		p.create()
 	}
 	storage := b.TempDir()
@@ -120,7 +121,11 @@ func benchCollector(b *testing.B, p place, fsync bool) (f figures) {
 	before, db, began := cpuOf(b, c.cmd), p.cpu(), time.Now()
 	sendAll(b, c.addr, *requests)
 	f.answered = time.Since(began)
-	stored.wait(c)
+	if p.kind == toClickHouse {
+		p.wait(stored.want)
+	} else {
+		stored.wait(c)
+	}
 	f.stored = time.Since(began)
 	f.database = p.cpu() - db
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/clickhouseexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -34,6 +36,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
 	"github.com/forebay/forebay/internal/porttest"
 )
 
@@ -41,6 +44,7 @@ import (
 const asCollector = "FOREBAY_TEST_COLLECTOR"
 
 func TestMain(m *testing.M) {
+	clickhousetest.Main()
 	if file := os.Getenv(asCollector); file != "" {
 		if err := collect(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -55,7 +59,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(database.Run(m))
+	status := database.Run(m)
+	clickhouseServer.Close()
+	os.Exit(status)
 }
 
 // collect runs a Collector until a signal.
@@ -67,7 +73,7 @@ func collect(file string) error {
 				return f, err
 			}
 			if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlpexporter.NewFactory(), otlphttpexporter.NewFactory(),
-				newTableFactory(toParquet, openParquetTable), newTableFactory(toPostgres, openPostgresTable)); err != nil {
+				clickhouseexporter.NewFactory(), newTableFactory(toParquet, openParquetTable), newTableFactory(toPostgres, openPostgresTable)); err != nil {
 				return f, err
 			}
 			f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory())
@@ -90,6 +96,7 @@ type collector struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	addr string // of its gRPC receiver
+	file string // its configuration
 	logs lockedBuffer
 	// ended is closed when the process has ended, as err says.
 	ended chan struct{}
@@ -126,7 +133,12 @@ func configuration(t testing.TB, exporter, storage, to, receiver string, changes
 		replace(endpoint, "otlp_http:\n    endpoint: http://"+to)
 		replace("[otlp_grpc]", "[otlp_http]")
 	default:
-		replace(endpoint+"\n    compression: gzip\n    headers: {authorization: \"Bearer ${env:OTLP_SECRET}\"}", fmt.Sprintf("%s:\n    where: %q", exporter, to))
+		where := "where: " + strconv.Quote(to)
+		if exporter == toClickHouse {
+			// clickhousetest has the HTTP interface, without the compression of blocks. A batch that is ended by the default of 5 s begins again.
+			where = "endpoint: " + strconv.Quote(strings.Replace(to, "clickhouse:", "http:", 1)) + "\n    compress: none\n    timeout: 1m"
+		}
+		replace(endpoint+"\n    compression: gzip\n    headers: {authorization: \"Bearer ${env:OTLP_SECRET}\"}", exporter+":\n    "+where)
 		for _, signal := range []string{"metrics", "traces"} {
 			replace("    "+signal+": {receivers: [otlp], exporters: [otlp_grpc]}\n", "")
 		}
@@ -145,37 +157,43 @@ func startCollector(t testing.TB, out io.Writer, exporter, storage, to string, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &collector{t: t, addr: address[0], ended: make(chan struct{})}
-	file := filepath.Join(t.TempDir(), "otelcol.yaml")
-	if err := os.WriteFile(file, []byte(configuration(t, exporter, storage, to, c.addr, changes...)), 0o600); err != nil {
+	c := &collector{t: t, addr: address[0], file: filepath.Join(t.TempDir(), "otelcol.yaml")}
+	if err := os.WriteFile(c.file, []byte(configuration(t, exporter, storage, to, c.addr, changes...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	c.start(out)
+	t.Cleanup(c.kill)
+	return c
+}
+
+// start starts it, the first time or after a kill.
+func (c *collector) start(out io.Writer) {
+	c.t.Helper()
+	c.ended = make(chan struct{})
 	c.cmd = exec.Command(os.Args[0])
-	c.cmd.Env = append(os.Environ(), asCollector+"="+file, "OTLP_SECRET="+secret)
+	c.cmd.Env = append(os.Environ(), asCollector+"="+c.file, "OTLP_SECRET="+secret)
 	c.cmd.Stdout, c.cmd.Stderr = out, &c.logs
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	go func() {
 		c.err = c.cmd.Wait()
 		close(c.ended)
 	}()
-	t.Cleanup(c.kill)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if conn, err := net.Dial("tcp", c.addr); err == nil {
 			conn.Close()
-			return c
+			return
 		}
 		select {
 		case <-c.ended:
-			t.Fatalf("the Collector has ended: %v\n%s", c.err, &c.logs)
+			c.t.Fatalf("the Collector has ended: %v\n%s", c.err, &c.logs)
 		case <-tick.C:
 		}
 	}
-	t.Fatalf("the Collector does not listen\n%s", &c.logs)
-	return nil
+	c.t.Fatalf("the Collector does not listen\n%s", &c.logs)
 }
 
 // kill ends it as a power cut does.

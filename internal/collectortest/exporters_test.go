@@ -32,7 +32,7 @@ func oddLogs() plog.Logs {
 	full.SetSeverityNumber(plog.SeverityNumberError)
 	full.SetSeverityText("ERROR")
 	full.SetEventName("declined")
-	full.Body().SetStr("a line,\nand \"another\" — with 日本語\\")
+	full.Body().SetStr("a line,\n\nand \"another\" — with 日本語\\")
 	full.Attributes().PutStr("quoted", "\"\\\n")
 	full.Attributes().PutInt("n", -1)
 	full.Attributes().PutDouble("ratio", 0.25)

@@ -2,6 +2,7 @@ package collectortest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/drivers/clickhouse"
 	"github.com/forebay/forebay/drivers/parquet"
 	"github.com/forebay/forebay/drivers/postgres"
 	"github.com/forebay/forebay/stream/otlpgrpc"
@@ -29,6 +31,8 @@ const (
 	// targetKind and targetWhere are the [place] of its table.
 	targetKind  = "FOREBAY_TEST_TARGET"
 	targetWhere = "FOREBAY_TEST_WHERE"
+	// listenAt is its address, if it is not any.
+	listenAt = "FOREBAY_TEST_LISTEN"
 )
 
 // discard is a target that reads the rows and throws them away.
@@ -54,6 +58,12 @@ func openTarget(kind, where string) (target driver.Target, end func() error, err
 		return target, noEnd, err
 	case toPostgres:
 		t, err := postgres.Open(where, postgres.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return t, t.Close, nil
+	case toClickHouse:
+		t, err := clickhouse.Open(where, clickhouse.Options{OrderBy: []string{"ServiceName", "Timestamp"}}) // as forebay otlp
 		if err != nil {
 			return nil, nil, err
 		}
@@ -86,7 +96,7 @@ func serveForebay(folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", cmp.Or(os.Getenv(listenAt), "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}
@@ -105,6 +115,8 @@ func serveForebay(folder string) (err error) {
 // forebayProcess is a Forebay server in a separate process.
 type forebayProcess struct {
 	tb    testing.TB
+	place place
+	dir   string
 	cmd   *exec.Cmd
 	addr  string
 	lines *bufio.Scanner
@@ -112,22 +124,37 @@ type forebayProcess struct {
 
 func startForebay(tb testing.TB, p place) *forebayProcess {
 	tb.Helper()
-	s := &forebayProcess{tb: tb, cmd: exec.Command(os.Args[0])}
-	s.cmd.Env = append(os.Environ(), asForebay+"="+tb.TempDir(), targetKind+"="+p.kind, targetWhere+"="+p.where)
+	s := &forebayProcess{tb: tb, place: p, dir: tb.TempDir()}
+	if p.kind == toClickHouse {
+		p.create()
+	}
+	s.start()
+	tb.Cleanup(func() { _ = s.cmd.Process.Kill() })
+	return s
+}
+
+// start starts it, the first time or after a kill.
+func (s *forebayProcess) start() {
+	s.tb.Helper()
+	s.cmd = exec.Command(os.Args[0])
+	s.cmd.Env = append(os.Environ(), asForebay+"="+s.dir, targetKind+"="+s.place.kind, targetWhere+"="+s.place.where, listenAt+"="+s.addr)
 	s.cmd.Stderr = os.Stderr
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
-		tb.Fatal(err)
+		s.tb.Fatal(err)
 	}
 	if err := s.cmd.Start(); err != nil {
-		tb.Fatal(err)
+		s.tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = s.cmd.Process.Kill() })
 	if s.lines = bufio.NewScanner(out); !s.lines.Scan() {
-		tb.Fatal("no server")
+		s.tb.Fatal("no server")
 	}
 	s.addr = s.lines.Text()
-	return s
+}
+
+func (s *forebayProcess) kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
 }
 
 // flush stops the server and returns the number of rows in its table, when all are there. wait follows.

@@ -46,7 +46,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 }
 
 // connect returns a function that sends encoded logs to a gRPC server.
-func connect(tb testing.TB, addr string) (send func(request []byte) error) {
+func connect(tb testing.TB, addr string, options ...grpc.CallOption) (send func(request []byte) error) {
 	tb.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{})))
 	if err != nil {
@@ -56,7 +56,7 @@ func connect(tb testing.TB, addr string) (send func(request []byte) error) {
 	ctx := metadata.AppendToOutgoingContext(tb.Context(), "authorization", "Bearer "+secret)
 	return func(request []byte) error {
 		var answer []byte
-		return conn.Invoke(ctx, exportLogs, request, &answer)
+		return conn.Invoke(ctx, exportLogs, request, &answer, options...)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,11 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
 	"github.com/forebay/forebay/drivers/parquet/parquettest"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 	"github.com/forebay/forebay/mapping"
+	"github.com/forebay/forebay/otlpflat"
 )
 
 // Kinds of places. The kinds of tables are names of exporters, too.
@@ -25,16 +28,22 @@ const (
 	toNone     = "none"
 	toParquet  = "parquet"
 	toPostgres = "postgres"
+	// toClickHouse has the Collector's exporter for ClickHouse, which stores logs in another table.
+	toClickHouse = "clickhouse"
 )
 
 const tableName = "logs"
 
-var database pgtest.Server
+var (
+	database         pgtest.Server
+	clickhouseServer clickhousetest.Server
+)
 
-// place is where Forebay or a Collector puts its rows, which is a folder with Parquet files, a table of PostgreSQL, or nowhere.
+// place is where Forebay or a Collector puts its rows, which is a folder with Parquet files, a table of PostgreSQL or ClickHouse, or nowhere.
 type place struct {
 	tb          testing.TB
 	kind, where string
+	database    string // of ClickHouse
 }
 
 // newPlace returns an empty place. PostgreSQL has done its work for earlier ones.
@@ -50,14 +59,17 @@ func newPlace(tb testing.TB, kind string) place {
 		pgtest.Exec(tb, conn, "SET client_min_messages = warning")
 		pgtest.Exec(tb, conn, "DROP TABLE IF EXISTS "+tableName+", _forebay_imports")
 		pgtest.Exec(tb, conn, "CHECKPOINT")
+	case toClickHouse:
+		p.database = clickhouseServer.Database(tb)
+		p.where = clickhouseServer.URL(p.database)
 	}
 	return p
 }
 
-// create makes the table as Forebay makes it.
+// create makes the table as Forebay makes it, and in ClickHouse its view with the names of the Collector's exporter.
 func (p place) create() {
 	p.tb.Helper()
-	if p.kind != toPostgres {
+	if p.kind != toPostgres && p.kind != toClickHouse {
 		return
 	}
 	target, end, err := openTarget(p.kind, p.where)
@@ -67,6 +79,16 @@ func (p place) create() {
 	defer end()
 	if err := target.Ensure(p.tb.Context(), driver.Table{ID: tableName, Columns: p.columns()}); err != nil {
 		p.tb.Fatal(err)
+	}
+	if p.kind != toClickHouse {
+		return
+	}
+	statements, err := otlpflat.Views(otlpflat.ViewOptions{Dialect: otlpflat.ClickHouse, Schema: p.database, Logs: tableName})
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	for _, statement := range statements {
+		clickhouseServer.Exec(p.tb, statement)
 	}
 }
 
@@ -107,8 +129,25 @@ func (p place) count() (rows int64) {
 		if err := database.Connect(p.tb).QueryRow(context.Background(), "SELECT count(*) FROM "+tableName).Scan(&rows); err != nil {
 			p.tb.Fatal(err)
 		}
+	case toClickHouse:
+		// Before the exporter has created its table there is none.
+		for _, row := range clickhouseServer.Rows(p.tb, "SELECT toString(count()) FROM merge('"+p.database+"', '^otel_logs$')") {
+			rows, _ = strconv.ParseInt(*row[0], 10, 64)
+		}
 	}
 	return rows
+}
+
+// wait returns when n rows are stored.
+func (p place) wait(n int64) {
+	p.tb.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(5 * time.Minute); p.count() < n; <-tick.C {
+		if time.Now().After(deadline) {
+			p.tb.Fatalf("got %d stored rows, want %d", p.count(), n)
+		}
+	}
 }
 
 func (p place) open(path string, read func(*pq.File)) {
@@ -179,18 +218,26 @@ func (p place) rows(columns []datatype.Column) (all []string) {
 	return all
 }
 
-// cpu is the CPU that PostgreSQL has used.
+// cpu is the CPU that the database has used.
 func (p place) cpu() time.Duration {
-	if p.kind != toPostgres {
-		return 0
+	switch p.kind {
+	case toPostgres:
+		return database.CPU()
+	case toClickHouse:
+		return clickhouseServer.CPU()
 	}
-	return database.CPU()
+	return 0
 }
 
-// remove frees the space of a folder before the test ends.
+// remove frees the space of a folder or database before the test ends. ClickHouse has no rows to merge then.
 func (p place) remove() {
 	p.tb.Helper()
-	if p.kind != toParquet {
+	switch p.kind {
+	case toClickHouse:
+		clickhouseServer.Exec(p.tb, "DROP DATABASE "+p.database+" SYNC")
+		return
+	case toParquet:
+	default:
 		return
 	}
 	if err := os.RemoveAll(p.where); err != nil {

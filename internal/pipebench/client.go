@@ -28,6 +28,9 @@ const clientEnv = "FOREBAY_PIPELINE_CLIENT"
 type order struct {
 	Addr, Path string
 	Duration   time.Duration
+	// Numbered, if not 0, gives each event of the client its own user_id, and this is the number of the first. The service may be killed: a broken
+	// connection is not an error.
+	Numbered int64
 }
 
 // sent has the measurements of the client.
@@ -35,6 +38,8 @@ type sent struct {
 	Answered, Failed int // with 200, with another status
 	P50, P99, Max    time.Duration
 	Seconds          []int // requests that returned 200 in each second
+	// Confirmed are the user_ids of the events that returned 200, if they are numbered.
+	Confirmed []int64
 }
 
 // Main returns the exit status of a driver's command, whose arguments run gets.
@@ -94,7 +99,9 @@ type connection struct {
 	took    []time.Duration
 	failed  int
 	seconds []int
-	err     error
+	// confirmed are user_ids.
+	confirmed []int64
+	err       error
 }
 
 func (o order) send() (s sent, err error) {
@@ -113,14 +120,17 @@ func (o order) send() (s sent, err error) {
 		}
 		took = append(took, c.took...)
 		s.Failed += c.failed
+		s.Confirmed = append(s.Confirmed, c.confirmed...)
 		for i, n := range c.seconds {
 			s.Seconds[min(i, len(s.Seconds)-1)] += n
 		}
 	}
-	if s.Answered = len(took) - s.Failed; len(took) == 0 {
+	if s.Answered = len(took) - s.Failed; len(took) == 0 && o.Numbered == 0 {
 		return s, errors.New("no request got a response")
 	}
-	s.P50, s.P99, s.Max = quantiles(took)
+	if len(took) > 0 {
+		s.P50, s.P99, s.Max = quantiles(took)
+	}
 	return s, nil
 }
 
@@ -131,10 +141,15 @@ func quantiles(d []time.Duration) (p50, p99, most time.Duration) {
 }
 
 // eventBody returns one of the events, which has about 130 bytes.
-func eventBody(n int) []byte {
+func eventBody(n int) []byte { return eventOf(int64(n*151), n) }
+
+func eventOf(user int64, n int) []byte {
 	return fmt.Appendf(nil, `{"id":"evt_%08d","type":"order.created","user":{"id":%d,"plan":"team"},"amount":%d.25,"note":"the gate opens when the basin is full"}`,
-		n, n*151, n%100)
+		n, user, n%100)
 }
+
+// eachConnection is how many numbered events a connection may send.
+const eachConnection = 1_000_000
 
 // post sends events over one connection. Requests are encoded once and responses are not parsed by net/http, to leave the CPU to the server.
 func (c *connection) post(o order, n int, begin time.Time) error {
@@ -145,17 +160,27 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 	defer conn.Close()
 	var requests [16][]byte
 	for i := range requests {
-		body := eventBody(n*len(requests) + i)
-		requests[i] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", o.Path, o.Addr, len(body), body)
+		requests[i] = o.request(eventBody(n*len(requests) + i))
 	}
 	in := bufio.NewReader(conn)
-	for i, now := 0, time.Now(); now.Sub(begin) < o.Duration; i++ {
-		if _, err := conn.Write(requests[i%len(requests)]); err != nil {
-			return err
+	for i, now := 0, time.Now(); now.Sub(begin) < o.Duration && i < eachConnection; i++ {
+		request, user := requests[i%len(requests)], o.Numbered+int64(n*eachConnection+i)
+		if o.Numbered > 0 {
+			request = o.request(eventOf(user, i))
 		}
-		ok, err := ReadResponse(in)
+		_, err := conn.Write(request)
+		ok := false
+		if err == nil {
+			ok, err = ReadResponse(in)
+		}
+		if err != nil && o.Numbered > 0 {
+			return nil
+		}
 		if err != nil {
 			return err
+		}
+		if ok && o.Numbered > 0 {
+			c.confirmed = append(c.confirmed, user)
 		}
 		end := time.Now()
 		c.took = append(c.took, end.Sub(now))
@@ -170,6 +195,10 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 		c.seconds[len(c.seconds)-1]++
 	}
 	return nil
+}
+
+func (o order) request(body []byte) []byte {
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", o.Path, o.Addr, len(body), body)
 }
 
 var lengthField = []byte("Content-Length: ")

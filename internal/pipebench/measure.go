@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driverkit/ctxio"
+	"github.com/forebay/forebay/internal/cputime"
 )
 
 type opener func(context.Context) (*service, error)
@@ -30,10 +31,11 @@ func (b *bench) with(ctx context.Context, open opener, do func(*service) error) 
 type meter struct {
 	b     *bench
 	begin time.Time
-	cpu   time.Duration
+	// cpu is the processor time of this process, without the client's. database is the database's.
+	cpu, database time.Duration
 }
 
-func (b *bench) start() meter { return meter{b, time.Now(), b.cpu()} }
+func (b *bench) start() meter { return meter{b, time.Now(), cputime.Process(), b.databaseCPU()} }
 
 // end moves the rows that a service has stored to the table. least and most bound the rows that a query must see. took is how long it was fed.
 func (m meter) end(ctx context.Context, s *service, least, most int, took time.Duration) (measured, error) {
@@ -45,8 +47,10 @@ func (m meter) end(ctx context.Context, s *service, least, most int, took time.D
 		err = fmt.Errorf("the table has %d rows, %d were confirmed", rows, least)
 	}
 	n := float64(least)
+	database := m.b.databaseCPU() - m.database
 	return measured{
-		PerS: n / took.Seconds(), RowsPerS: n / time.Since(m.begin).Seconds(), CPUPerRow: float64((m.b.cpu() - m.cpu).Microseconds()) / n,
+		PerS: n / took.Seconds(), RowsPerS: n / time.Since(m.begin).Seconds(),
+		CPUPerRow: float64((cputime.Process() - m.cpu + database).Microseconds()) / n, DatabaseCPUPerRow: float64(database.Microseconds()) / n,
 	}, err
 }
 
@@ -60,7 +64,7 @@ func (b *bench) served(ctx context.Context, s *service, d time.Duration, first f
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(s.serve(listener)) }() // close ends it
-	answers, err := runClient(ctx, order{listener.Addr().String(), s.path, d})
+	answers, err := runClient(ctx, order{Addr: listener.Addr().String(), Path: s.path, Duration: d})
 	return answers, errors.Join(err, context.Cause(ctx))
 }
 

@@ -10,6 +10,7 @@
 //	                              If an insert waits for a file that many share: also against inserts with a file each
 //	pipeline/NAME/fresh           the time from an event to the query that sees it, at 20,000 events/s
 //	pipeline/NAME/outage/OUTAGE   http, while the database is away for a while
+//	pipeline/NAME/kills           http, while the service is killed ten times. If the database can be opened by a second process
 //
 // The engine uploads and imports each second. Every measurement ends when a query sees the last row, and fails if the number of rows is not the
 // number that was confirmed.
@@ -29,7 +30,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
-	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/internal/importbench"
 )
 
@@ -53,6 +53,10 @@ type Database struct {
 	CPU func() time.Duration
 	// Outages, by name, take the database away. restore gives it back.
 	Outages map[string]func() (restore func() error, err error)
+	// Address, if not empty, is where a second process, whose [Address] it is, opens the database.
+	Address string
+	// Users returns how many rows have each user_id. It is needed with Address.
+	Users func(ctx context.Context) (map[int64]int, error)
 }
 
 // Own is how a user would store events without an engine, as durably. Both calls are for many goroutines.
@@ -63,6 +67,9 @@ type Own struct {
 	InsertBatch func(ctx context.Context, batch []Event) error
 	// InsertAlone, if not nil, stores one event in its own file or commit. It is for a database whose Insert waits for a shared file or commit.
 	InsertAlone func(ctx context.Context, e Event) error
+	// InsertLater, if not nil, keeps one event in memory and returns, see [InMemory]. Flush stores all kept events.
+	InsertLater func(ctx context.Context, e Event) error
+	Flush       func(ctx context.Context) error
 	Close       func() error
 }
 
@@ -71,6 +78,7 @@ type bench struct {
 	duration time.Duration
 	outage   time.Duration
 	rounds   int
+	kills    int
 	dir      string
 }
 
@@ -97,13 +105,17 @@ func Compare(ctx context.Context, args []string, stdout io.Writer, database func
 
 // Run runs the command with these arguments: it measures and writes the report. Its process begins with [Main] or [Process].
 func Run(ctx context.Context, args []string, stdout io.Writer, db Database) error {
-	flags := flag.NewFlagSet("pipeline", flag.ContinueOnError)
 	b := bench{db: db}
+	if text, ok := os.LookupEnv(serviceEnv); ok {
+		return b.serveUntilKilled(ctx, text, stdout)
+	}
+	flags := flag.NewFlagSet("pipeline", flag.ContinueOnError)
 	flags.DurationVar(&b.duration, "duration", 20*time.Second, "how long events are sent")
 	flags.DurationVar(&b.outage, "outage", time.Minute, "how long the database is away; events are sent for a quarter of -duration before it and after it")
 	flags.IntVar(&b.rounds, "rounds", 3, "measurements of each way of http and callers, in turn; medians are reported")
 	flags.StringVar(&b.dir, "dir", "", "`folder` on the disk under test, for the engine (default: the system's temporary folder)")
 	pattern := flags.String("run", ".", "measure the scenarios whose names match this `regexp`")
+	flags.IntVar(&b.kills, "kills", 10, "how often the scenario kills kills each service, which serves for about a tenth of -duration")
 	asJSON := flags.Bool("json", false, "one JSON object a line")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -143,16 +155,20 @@ const (
 	byEngine        = "engine"
 	byInserts       = "inserts"
 	byAlone         = "each alone"
+	byLater         = "in memory"
 	byBatches       = "batches"
 	byEngineBatches = "engine in batches"
 )
 
-var ways = []string{byInserts, byAlone, byBatches, byEngine, byEngineBatches}
+var ways = []string{byInserts, byAlone, byLater, byBatches, byEngine, byEngineBatches}
 
 func (b *bench) scenarios() []scenario {
 	all := []scenario{{"http", b.http}, {"callers", b.callers}, {"fresh", b.fresh}}
 	for name, outage := range b.db.Outages {
 		all = append(all, scenario{"outage/" + name, func(ctx context.Context, r *result) error { return b.away(ctx, r, outage) }})
+	}
+	if b.db.Address != "" {
+		all = append(all, scenario{"kills", b.killed})
 	}
 	slices.SortFunc(all[3:], func(a, b scenario) int { return cmp.Compare(a.name, b.name) })
 	return all
@@ -161,6 +177,7 @@ func (b *bench) scenarios() []scenario {
 func (b *bench) http(ctx context.Context, r *result) error {
 	err := b.inTurns(r, map[string]func() (measured, error){
 		byInserts: func() (measured, error) { return b.overHTTP(ctx, b.inserts) },
+		byLater:   func() (measured, error) { return b.overHTTP(ctx, b.later) },
 		byEngine:  func() (measured, error) { return b.overHTTP(ctx, b.engine) },
 	})
 	if err != nil {
@@ -176,6 +193,7 @@ func (b *bench) callers(ctx context.Context, r *result) error {
 	err := b.inTurns(r, map[string]func() (measured, error){
 		byInserts:       func() (measured, error) { return b.inProcess(ctx, b.inserts) },
 		byAlone:         func() (measured, error) { return b.inProcess(ctx, b.alone) },
+		byLater:         func() (measured, error) { return b.inProcess(ctx, b.later) },
 		byEngine:        func() (measured, error) { return b.inProcess(ctx, b.engine) },
 		byBatches:       func() (measured, error) { return b.inBatches(ctx, b.inserts) },
 		byEngineBatches: func() (measured, error) { return b.inBatches(ctx, b.engine) },
@@ -220,11 +238,10 @@ func (b *bench) inTurns(r *result, measures map[string]func() (measured, error))
 	return nil
 }
 
-// cpu is the processor time of this process and of the database, without the client's.
-func (b *bench) cpu() (total time.Duration) {
-	total = cputime.Process()
-	if b.db.CPU != nil {
-		total += b.db.CPU()
+// databaseCPU is the processor time of the database.
+func (b *bench) databaseCPU() time.Duration {
+	if b.db.CPU == nil {
+		return 0
 	}
-	return total
+	return b.db.CPU()
 }

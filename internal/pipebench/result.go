@@ -16,9 +16,14 @@ type measured struct {
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`
 	CPUPerRow float64 `json:"cpu_us_per_row,omitempty"` // of engine or handler, and database
-	Failed    float64 `json:"failed,omitempty"`         // requests with another status than 200
-	AwayPerS  float64 `json:"away_per_s,omitempty"`     // confirmed while the database was away
-	Drained   float64 `json:"drained_s,omitempty"`      // from its return until a query sees the last row
+	// DatabaseCPUPerRow is the part of the database.
+	DatabaseCPUPerRow float64 `json:"database_cpu_us_per_row,omitempty"`
+	Failed            float64 `json:"failed,omitempty"`     // requests with another status than 200
+	AwayPerS          float64 `json:"away_per_s,omitempty"` // confirmed while the database was away
+	Drained           float64 `json:"drained_s,omitempty"`  // from its return until a query sees the last row
+	Confirmed         float64 `json:"confirmed,omitempty"`  // rows, while the service was killed again and again
+	Lost              float64 `json:"lost,omitempty"`       // of them
+	Doubled           float64 `json:"doubled,omitempty"`    // rows
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
@@ -27,6 +32,8 @@ func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 var fields = []func(*measured) *float64{
 	func(m *measured) *float64 { return &m.PerS }, rowsPerS, func(m *measured) *float64 { return &m.P50 }, p99,
 	func(m *measured) *float64 { return &m.Max }, cpuPerRow,
+	func(m *measured) *float64 { return &m.DatabaseCPUPerRow }, func(m *measured) *float64 { return &m.Confirmed },
+	func(m *measured) *float64 { return &m.Lost }, func(m *measured) *float64 { return &m.Doubled },
 	func(m *measured) *float64 { return &m.Failed }, func(m *measured) *float64 { return &m.AwayPerS }, func(m *measured) *float64 { return &m.Drained },
 }
 
@@ -104,10 +111,14 @@ func (r *result) print(w io.Writer) error {
 		if !ok {
 			continue
 		}
+		if m.Confirmed > 0 {
+			fmt.Fprintf(&s, "%s: %-17s %8.0f rows confirmed, %.0f lost, %.0f doubled\n", r.Scenario, way, m.Confirmed, m.Lost, m.Doubled)
+			continue
+		}
 		fmt.Fprintf(&s, "%s: %-17s %8.0f confirmed/s, p50 %.1f ms, p99 %.1f ms, most %.0f ms; %8.0f rows/s until the last is seen",
 			r.Scenario, way, m.PerS, m.P50, m.P99, m.Max, m.RowsPerS)
 		if m.CPUPerRow > 0 {
-			fmt.Fprintf(&s, ", %.1f µs of CPU a row", m.CPUPerRow)
+			fmt.Fprintf(&s, ", %.1f µs of CPU a row, %.1f of them the database's", m.CPUPerRow, m.DatabaseCPUPerRow)
 		}
 		if m.Drained > 0 {
 			fmt.Fprintf(&s, "; away: %.0f confirmed/s; %.0f failed; seen %.1f s after its return", m.AwayPerS, m.Failed, m.Drained)

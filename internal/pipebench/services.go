@@ -65,11 +65,22 @@ const (
 )
 
 // engine returns a service that responds when the event is on the local disk.
-func (b *bench) engine(ctx context.Context) (s *service, err error) {
+func (b *bench) engine(ctx context.Context) (*service, error) {
 	dir, err := os.MkdirTemp(b.dir, "pipeline-")
 	if err != nil {
 		return nil, err
 	}
+	s, err := b.engineIn(ctx, dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	end := s.close
+	s.close = func() error { return errors.Join(end(), os.RemoveAll(dir)) }
+	return s, nil
+}
+
+// engineIn is engine with a folder that may have rows of an earlier one.
+func (b *bench) engineIn(ctx context.Context, dir string) (s *service, err error) {
 	var ends []func() error
 	end := func() (err error) {
 		for i := range ends {
@@ -82,7 +93,6 @@ func (b *bench) engine(ctx context.Context) (s *service, err error) {
 			err = errors.Join(err, end())
 		}
 	}()
-	ends = append(ends, func() error { return os.RemoveAll(dir) })
 	target, closeTarget, err := b.db.Target(ctx)
 	if err != nil {
 		return nil, err
@@ -149,6 +159,21 @@ func (b *bench) alone(ctx context.Context) (*service, error) {
 	}
 	own.Insert, own.InsertBatch = own.InsertAlone, nil
 	return ownService(own), nil
+}
+
+// later is inserts with a service that keeps events in memory.
+func (b *bench) later(ctx context.Context) (*service, error) {
+	own, err := b.db.Own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if own.InsertLater == nil {
+		return nil, errors.Join(errNone, own.Close())
+	}
+	own.Insert, own.InsertBatch = own.InsertLater, nil
+	s := ownService(own)
+	s.flush = own.Flush
+	return s, nil
 }
 
 func ownService(own Own) *service {

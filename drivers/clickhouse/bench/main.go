@@ -2,6 +2,10 @@
 // of the server is the real engine of ClickHouse in a library.
 //
 //	go run ./bench -json
+//
+// With the argument pipeline it measures the path from an event to a query, compared with asynchronous inserts and with a batcher in memory:
+//
+//	go run ./bench pipeline -json
 package main
 
 import (
@@ -29,20 +33,28 @@ func main() {
 const database = "bench"
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if address, ok := pipebench.Address(); ok {
+		return pipebench.Run(ctx, args, stdout, pipelineDatabase(nil, address))
+	}
 	var server clickhousetest.Server
 	defer server.Close()
 	if err := server.Start(); err != nil {
 		return err
 	}
-	w := ways{server: &server, cpu: map[string]*engineCPU{"driver": {}, "file": {}}}
-	lazy := w
+	if len(args) > 0 && args[0] == "pipeline" {
+		return pipebench.Run(ctx, args[1:], stdout, pipelineDatabase(&server, server.Address()))
+	}
+	w := ways{server: &server, cpu: map[string]*engineCPU{"driver": {}, "file": {}, "file, one thread": {}}}
+	lazy, one := w, w
 	lazy.options.LazySync = true
+	one.options.LazySync, one.oneThread = true, true
 	err := importbench.Run(ctx, args, stdout,
 		importbench.Scenario{Name: "import/clickhouse", Import: w.driver, Loader: w.file, Goal: 0.9},
 		importbench.Scenario{Name: "import/clickhouse-lazy", Import: lazy.driver, Loader: lazy.file, Goal: 0.9},
+		importbench.Scenario{Name: "import/clickhouse-one-thread", Import: lazy.driver, Loader: one.file, Goal: 0.9},
 	)
 	// The driver uses one thread and the loader several. On a busy machine compare the processor time.
-	for _, way := range []string{"driver", "file"} {
+	for _, way := range []string{"driver", "file", "file, one thread"} {
 		if c := w.cpu[way]; c.rows > 0 {
 			fmt.Fprintf(os.Stderr, "CPU of the server, %s: %v a row\n", way, c.took/time.Duration(c.rows))
 		}
@@ -72,6 +84,8 @@ type ways struct {
 	server  *clickhousetest.Server
 	options clickhouse.Options
 	cpu     map[string]*engineCPU
+	// oneThread limits the loader to the threads of the driver.
+	oneThread bool
 }
 
 func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func() error, func() (int64, error), error) {
@@ -86,20 +100,22 @@ func (w ways) driver(ctx context.Context, _ string, in importbench.Input) (func(
 	return w.counted("driver", in.File.Rows, func() error { return target.Import(ctx, in.File) }), end, nil
 }
 
-// file lets the engine load the rows from a plain CSV file with its defaults, which are as many threads as there are processors.
+// file lets the engine load the rows from a CSV file, which is compressed as the slices are, with its defaults. They are as many threads as there are
+// processors.
 func (w ways) file(ctx context.Context, dir string, in importbench.Input) (func() error, func() (int64, error), error) {
 	target, err := w.prepare(ctx, in)
 	if err != nil {
 		return nil, nil, err
 	}
 	target.Close()
+	encoding := in.File.Slices[0].Encoding
 	path := filepath.Join(dir, "rows.csv")
 	out, err := os.Create(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, obj := range in.File.Slices {
-		src, err := in.File.OpenRows(ctx, obj)
+		src, err := in.File.OpenSlice(ctx, obj)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -126,12 +142,16 @@ func (w ways) file(ctx context.Context, dir string, in importbench.Input) (func(
 		}
 		names, cells, values = names+"`"+c.Name+"`", cells+"`"+c.Name+"` "+typ, values+value
 	}
-	statement := fmt.Sprintf("INSERT INTO %s.`%s` (%s) SELECT %s FROM file('%s', 'CSV', $$%s$$)", database, in.File.Table.ID, names, values, path, cells)
+	statement := fmt.Sprintf("INSERT INTO %s.`%s` (%s) SELECT %s FROM file('%s', 'CSV', $$%s$$, '%s')", database, in.File.Table.ID, names, values, path, cells, encoding)
+	way := "file"
+	if w.oneThread {
+		way, statement = "file, one thread", statement+" SETTINGS max_threads = 1, max_insert_threads = 1, input_format_parallel_parsing = 0"
+	}
 	run := func() error {
 		_, err := w.server.Query(statement)
 		return err
 	}
-	return w.counted("file", in.File.Rows, run), w.count, nil
+	return w.counted(way, in.File.Rows, run), w.count, nil
 }
 
 // prepare returns a target whose database has the table, empty.

@@ -109,6 +109,7 @@ type engine struct {
 	dir    string
 	conns  chan uintptr
 	bodies atomic.Int64
+	queue  queue
 	crash  atomic.Pointer[crash]
 }
 
@@ -135,8 +136,17 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.crash.Store(&crash{inserts: inserts, after: time.Duration(after)})
 		return
 	}
-	if r.Header.Get("X-ClickHouse-User") != User || r.Header.Get("X-ClickHouse-Key") != Password {
+	user, password, basic := r.BasicAuth()
+	if !basic {
+		user, password = r.Header.Get("X-ClickHouse-User"), r.Header.Get("X-ClickHouse-Key")
+	}
+	if user != User || password != Password {
 		fail(w, http.StatusForbidden, 516, "Code: 516. DB::Exception: Authentication failed: password is incorrect. (AUTHENTICATION_FAILED)")
+		return
+	}
+	if query.Has("query") {
+		written, failure, err := e.insert(r, query)
+		respond(w, nil, written, failure, err)
 		return
 	}
 	sql, rows, err := e.read(r)
@@ -144,7 +154,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer os.Remove(rows)
 	}
 	if err != nil {
-		fail(w, http.StatusBadRequest, 33, fmt.Sprintf("Code: 33. DB::Exception: Cannot read all data: %v. (CANNOT_READ_ALL_DATA)", err))
+		respond(w, nil, 0, "", err)
 		return
 	}
 	if rows != "" {
@@ -155,22 +165,38 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.aim()
 	}
 	sql += settings(sql, query)
+	format := query.Get("default_format")
+	if format == "Native" {
+		format = "JSONCompactStringsEachRowWithNamesAndTypes"
+	}
 	conn := <-e.conns
-	answer, written, failure := e.run(conn, sql, query.Get("default_format"))
+	answer, written, failure := e.run(conn, sql, format)
 	e.conns <- conn
-	if failure != "" {
+	if query.Get("default_format") == "Native" && failure == "" {
+		revision, _ := strconv.Atoi(query.Get("client_protocol_version"))
+		answer, err = native(answer, revision)
+	}
+	if c := e.crash.Load(); failure == "" && rows != "" && c != nil && c.after < 0 && c.seen.Load() > c.inserts {
+		kill()
+	}
+	respond(w, answer, written, failure, err)
+}
+
+// respond writes the outcome of a statement. err says that the request could not be read.
+func respond(w http.ResponseWriter, answer []byte, written uint64, failure string, err error) {
+	switch {
+	case err != nil:
+		fail(w, http.StatusBadRequest, 33, fmt.Sprintf("Code: 33. DB::Exception: Cannot read all data: %v. (CANNOT_READ_ALL_DATA)", err))
+	case failure != "":
 		code := 0
 		if m := errorCode.FindStringSubmatch(failure); m != nil {
 			code, _ = strconv.Atoi(m[1])
 		}
 		fail(w, http.StatusInternalServerError, code, failure)
-		return
+	default:
+		w.Header().Set("X-ClickHouse-Summary", fmt.Sprintf(`{"written_rows":"%d"}`, written))
+		_, _ = w.Write(answer)
 	}
-	if c := e.crash.Load(); rows != "" && c != nil && c.after < 0 && c.seen.Load() > c.inserts {
-		kill()
-	}
-	w.Header().Set("X-ClickHouse-Summary", fmt.Sprintf(`{"written_rows":"%d"}`, written))
-	_, _ = w.Write(answer)
 }
 
 // aim plans the crash for a statement with rows.
@@ -249,6 +275,9 @@ func (e *engine) read(r *http.Request) (sql, rows string, err error) {
 	return sql, rows, errors.Join(err, f.Close())
 }
 
+// notSettings are the other parameters of a request.
+var notSettings = []string{"query", "database", "default_format", "wait_end_of_query", "client_protocol_version"}
+
 // settings returns the settings of the request, as the end of a statement.
 func settings(sql string, query url.Values) string {
 	if !regexp.MustCompile(`^(?:INSERT|SELECT|ALTER TABLE .* DELETE )`).MatchString(sql) || strings.Contains(sql, " VALUES (") {
@@ -256,7 +285,7 @@ func settings(sql string, query url.Values) string {
 	}
 	var list []string
 	for name, values := range query {
-		if slices.Contains([]string{"query", "database", "default_format", "wait_end_of_query"}, name) {
+		if slices.Contains(notSettings, name) {
 			continue
 		}
 		value := values[0]
