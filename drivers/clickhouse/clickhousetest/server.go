@@ -42,6 +42,7 @@ type Server struct {
 	mu      sync.Mutex
 	process *exec.Cmd
 	ended   chan struct{} // closed when process has ended
+	used    time.Duration // CPU of the processes before
 
 	end   io.Closer // ends sweep
 	swept *exec.Cmd
@@ -223,10 +224,15 @@ func (s *Server) Ended() <-chan struct{} {
 // Shutdown ends the server at once and returns a function that starts it again.
 func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
 
-// CPU returns the processor time of the server's process, as far as Linux tells.
-func (s *Server) CPU() (total time.Duration) {
+// CPU returns the processor time of the server's processes, as far as Linux tells.
+func (s *Server) CPU() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.used + s.cpu()
+}
+
+// cpu is CPU of the process that runs.
+func (s *Server) cpu() (total time.Duration) {
 	if s.process == nil {
 		return 0
 	}
@@ -333,7 +339,9 @@ func (s *Server) start() error {
 func (s *Server) stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	used := s.cpu()
 	err := s.process.Process.Kill()
 	<-s.ended
+	s.used += used
 	return err
 }
