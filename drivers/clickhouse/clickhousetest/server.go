@@ -225,7 +225,7 @@ func (s *Server) Ended() <-chan struct{} {
 func (s *Server) Shutdown() (restore func() error, err error) { return s.start, s.stop() }
 
 // CPU returns the processor time of the server's processes, as far as Linux tells.
-func (s *Server) CPU() time.Duration {
+func (s *Server) CPU() (total time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used + s.cpu()
