@@ -70,15 +70,18 @@ func client(text string, stdout io.Writer) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	s, err := o.send()
+	s, err := o.send(sync.OnceFunc(func() { fmt.Fprintln(stdout, confirmedLine) }))
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(stdout).Encode(s)
 }
 
-// runClient sends events from a separate process.
-func runClient(ctx context.Context, o order) (s sent, err error) {
+// confirmedLine is what a client with numbered events writes when the first is confirmed, before its measurements.
+const confirmedLine = "confirmed"
+
+// runClient sends events from a separate process. It calls first when the first of numbered events is confirmed.
+func runClient(ctx context.Context, o order, first func()) (s sent, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return s, err
@@ -87,11 +90,23 @@ func runClient(ctx context.Context, o order) (s sent, err error) {
 	cmd.Env = append(os.Environ(), clientEnv+"="+string(text))
 	var failure bytes.Buffer
 	cmd.Stderr = &failure
-	out, err := cmd.Output()
+	pipe, err := cmd.StdoutPipe()
 	if err != nil {
+		return s, err
+	}
+	if err := cmd.Start(); err != nil {
+		return s, err
+	}
+	out := bufio.NewReader(pipe)
+	if begin, _ := out.Peek(len(confirmedLine)); string(begin) == confirmedLine {
+		first()
+		_, _ = out.Discard(len(confirmedLine))
+	}
+	read := json.NewDecoder(out).Decode(&s)
+	if err := cmd.Wait(); err != nil {
 		return s, fmt.Errorf("client: %w: %s", err, &failure)
 	}
-	return s, json.Unmarshal(out, &s)
+	return s, read
 }
 
 // connection has the measurements of one connection.
@@ -104,12 +119,12 @@ type connection struct {
 	err       error
 }
 
-func (o order) send() (s sent, err error) {
+func (o order) send(first func()) (s sent, err error) {
 	of := make([]connection, connections)
 	var all sync.WaitGroup
 	begin := time.Now()
 	for i := range of {
-		all.Go(func() { of[i].err = of[i].post(o, i, begin) })
+		all.Go(func() { of[i].err = of[i].post(o, i, begin, first) })
 	}
 	all.Wait()
 	var took []time.Duration
@@ -152,8 +167,11 @@ func eventOf(user int64, n int) []byte {
 const eachConnection = 1_000_000
 
 // post sends events over one connection. Requests are encoded once and responses are not parsed by net/http, to leave the CPU to the server.
-func (c *connection) post(o order, n int, begin time.Time) error {
+func (c *connection) post(o order, n int, begin time.Time, first func()) error {
 	conn, err := net.Dial("tcp", o.Addr)
+	if err != nil && o.Numbered > 0 {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -181,6 +199,7 @@ func (c *connection) post(o order, n int, begin time.Time) error {
 		}
 		if ok && o.Numbered > 0 {
 			c.confirmed = append(c.confirmed, user)
+			first()
 		}
 		end := time.Now()
 		c.took = append(c.took, end.Sub(now))

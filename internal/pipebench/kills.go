@@ -135,12 +135,17 @@ func (b *bench) killedWay(ctx context.Context, way string) (m measured, err erro
 			return m, err
 		}
 		var answers sent
-		ended := make(chan error, 1)
+		first, ended := make(chan struct{}), make(chan error, 1)
 		go func() {
 			var err error
-			answers, err = runClient(ctx, order{p.addr, p.path, time.Hour, 1 + int64(kill)*connections*eachConnection})
+			answers, err = runClient(ctx, order{p.addr, p.path, time.Hour, 1 + int64(kill)*connections*eachConnection}, func() { close(first) })
 			ended <- err
 		}()
+		select {
+		case <-first:
+		case err := <-ended:
+			return m, fmt.Errorf("no event was confirmed: %w", errors.Join(err, p.cmd.Process.Kill(), p.failed(p.cmd.Wait())))
+		}
 		// The moments differ, because the engine and the batcher do something every second.
 		err = errors.Join(ctxio.Sleep(ctx, b.duration/10+b.duration/100*time.Duration(kill)), p.cmd.Process.Kill())
 		_ = p.cmd.Wait() // it was killed

@@ -46,7 +46,7 @@ func (m meter) end(ctx context.Context, s *service, least, most int, took time.D
 	if err == nil && (rows < int64(least) || rows > int64(most)) {
 		err = fmt.Errorf("the table has %d rows, %d were confirmed", rows, least)
 	}
-	n := float64(least)
+	n := float64(max(least, 1)) // an outage may fail all requests
 	database := m.b.databaseCPU() - m.database
 	return measured{
 		PerS: n / took.Seconds(), RowsPerS: n / time.Since(m.begin).Seconds(),
@@ -64,7 +64,7 @@ func (b *bench) served(ctx context.Context, s *service, d time.Duration, first f
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(s.serve(listener)) }() // close ends it
-	answers, err := runClient(ctx, order{Addr: listener.Addr().String(), Path: s.path, Duration: d})
+	answers, err := runClient(ctx, order{Addr: listener.Addr().String(), Path: s.path, Duration: d}, func() {})
 	return answers, errors.Join(err, context.Cause(ctx))
 }
 

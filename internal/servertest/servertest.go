@@ -33,6 +33,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	process *proctest.Process
+	used    time.Duration // CPU of the processes before
 }
 
 // Steps start and stop a server of one database.
@@ -182,7 +183,9 @@ func (s *Server) Launch(cmd *exec.Cmd, ready func() error) error {
 func (s *Server) KillProcess() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	used := s.cpu()
 	s.process.Kill()
+	s.used += used
 	return nil
 }
 
@@ -193,10 +196,15 @@ func (s *Server) Ended() <-chan struct{} {
 	return s.process.Gone()
 }
 
-// CPU returns the processor time of the process of Launch, as far as Linux tells.
+// CPU returns the processor time of all processes of Launch, as far as Linux tells.
 func (s *Server) CPU() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.used + s.cpu()
+}
+
+// cpu is CPU of the process that runs.
+func (s *Server) cpu() time.Duration {
 	if s.process == nil {
 		return 0
 	}
