@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/console"
 )
@@ -78,11 +76,7 @@ func (s *sharedStore) Close() error { return nil }
 
 // Pages with definitions warn while the journal does not respond, because changes made through other nodes may be missing.
 func TestDefinitionsThatMayBeOld(t *testing.T) {
-	target, err := dir.NewTableDir(filepath.Join(t.TempDir(), "tables"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := forebay.Open(filepath.Join(t.TempDir(), "engine"), forebay.Options{Target: target})
+	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
