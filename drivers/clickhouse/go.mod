@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
 	github.com/klauspost/compress v1.20.3
 )
 

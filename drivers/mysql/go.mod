@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/mysql
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
 	github.com/go-sql-driver/mysql v1.10.1
 )
 

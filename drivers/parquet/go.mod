@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/parquet
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
 	github.com/google/uuid v1.6.0
 	github.com/klauspost/compress v1.20.3
 	github.com/parquet-go/parquet-go v0.32.0

@@ -4,9 +4,9 @@ go 1.26.0
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
-	github.com/forebay/forebay/console v0.0.0-00010101000000-000000000000
-	github.com/forebay/forebay/extractor v0.0.0-00010101000000-000000000000
+	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay/console v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay/extractor v0.0.0-20261130165259-0197ebe58c5f
 	go.opentelemetry.io/otel/metric v1.47.0
 )
 

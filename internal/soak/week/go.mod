@@ -4,9 +4,9 @@ module github.com/forebay/forebay/internal/soak/week
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130150235-44fd441d15b3
-	github.com/forebay/forebay/cluster v0.0.0-20261130150235-44fd441d15b3
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130150235-44fd441d15b3
+	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay/cluster v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130165259-0197ebe58c5f
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
