@@ -2,9 +2,11 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,6 +287,72 @@ func TestHostsThatFailAreLeft(t *testing.T) {
 		}
 		if err := exec(); err != nil || hosts != "one two " {
 			t.Errorf("%s: exec = %v after requests to %s, want one two", name, err, hosts)
+		}
+	}
+}
+
+// Each statement that changes a table runs on all servers of the cluster, and each table that the driver creates is replicated.
+func TestStatementsOfACluster(t *testing.T) {
+	const columns = `["id","Int64","","","","","1"]["day","Date32","","","","","2"]["name","Nullable(String)","","","","","3"]`
+	for _, tt := range []struct {
+		name, relation, markers string
+		do                      func(ctx context.Context, t *Target) error
+		want                    []string // the beginnings of the statements
+	}{
+		{
+			"a new table", "", "",
+			func(ctx context.Context, t *Target) error {
+				return errors.Join(t.change(ctx, t.create(events("events"), events("events").Columns)), t.ensureVoids(ctx))
+			},
+			[]string{"CREATE TABLE IF NOT EXISTS `db`.`events` ON CLUSTER `all` (`id` Int64, `day` Date32, `name` Nullable(String), `_forebay_file` LowCardinality(String), INDEX `_forebay_file` `_forebay_file` TYPE minmax GRANULARITY 1) ENGINE = ReplicatedMergeTree ORDER BY `day` SETTINGS fsync", "CREATE TABLE IF NOT EXISTS `db`.`_forebay_void` ON CLUSTER `all` (file_id String, table_name String, at DateTime64(6, 'UTC') DEFAULT now64(6)) ENGINE = ReplicatedMergeTree ORDER BY file_id"},
+		},
+		{
+			"a table of other programs", `["","ReplicatedMergeTree","ReplicatedMergeTree ORDER BY id SETTINGS fsync_after_insert = 1","","","0","0"]` + columns, "",
+			func(ctx context.Context, t *Target) error {
+				changes, err := t.plan(ctx, events("events"))
+				for _, change := range changes {
+					err = errors.Join(err, t.change(ctx, change))
+				}
+				return err
+			},
+			[]string{"ALTER TABLE `db`.`events` ON CLUSTER `all` ADD COLUMN IF NOT EXISTS `_forebay_file` LowCardinality(String), ADD INDEX"},
+		},
+		{
+			"a file that is ruled out", `["","ReplicatedMergeTree","ReplicatedMergeTree ORDER BY id SETTINGS fsync_after_insert = 1","","","0","0"]` + columns + `["_forebay_file","LowCardinality(String)","","","","","4"]`,
+			`["file-1 60","20"]`,
+			func(ctx context.Context, t *Target) error {
+				_, err := t.Void(ctx, events("events"), "file-1")
+				return err
+			},
+			[]string{"CREATE TABLE IF NOT EXISTS `db`.`_forebay_void` ON CLUSTER `all`", "ALTER TABLE `db`.`events` ON CLUSTER `all` DELETE WHERE"},
+		},
+		{
+			"a creation that is taken back", `["","ReplicatedMergeTree","ReplicatedMergeTree ORDER BY id","","` + creationComment("c1") + `","0","0"]` + columns, "",
+			func(ctx context.Context, t *Target) error { return t.Uncreate(ctx, "events", "c1") },
+			[]string{"DROP TABLE IF EMPTY `db`.`events` ON CLUSTER `all` SYNC"},
+		},
+	} {
+		var got []string
+		answer := roundTrip(func(_ *http.Request, sql string) (int, string, string) {
+			switch {
+			case strings.Contains(sql, "system.tables"):
+				return 200, "", tt.relation
+			case strings.HasPrefix(sql, "SELECT `_forebay_file`, count()"):
+				return 200, "", tt.markers
+			case strings.HasPrefix(sql, "CREATE"), strings.HasPrefix(sql, "ALTER"), strings.HasPrefix(sql, "DROP"):
+				got = append(got, sql)
+			}
+			return 200, "", ""
+		})
+		target, err := Open("clickhouse://one,two/db", Options{Engine: "ReplicatedMergeTree", Cluster: "all", Transport: answer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tt.do(t.Context(), target); err != nil {
+			t.Errorf("%s: got the error %v, want none", tt.name, err)
+		}
+		if !slices.EqualFunc(got, tt.want, strings.HasPrefix) {
+			t.Errorf("%s: got the statements %q, want beginnings %q", tt.name, got, tt.want)
 		}
 	}
 }
