@@ -16,6 +16,13 @@ func TestEngines(t *testing.T) {
 	expectRows(t, target, "shop.orders", want...)
 }
 
+// Events are accepted while the database is away, even by an engine that opens meanwhile, and reach the table when it is back.
+func TestOutage(t *testing.T) {
+	target := open(t, Options{})
+	want := clienttest.Outage(t, target, func() { server.Kill(t) }, func() { server.Restart(t) })
+	expectRows(t, target, "orders", want...)
+}
+
 // The server is killed at random moments while clients send and files are imported. The engine acknowledges every event, and each is in
 // the table once.
 func TestKillsOfTheServer(t *testing.T) {
