@@ -180,6 +180,7 @@ func TestCheckAsksDrivers(t *testing.T) {
 			return "iceberg:" + folder + "/lake", folder + "/new"
 		},
 		"parquet:": func(t *testing.T, _ string) (string, string) { return "parquet:" + bucketURL(t, "check"), "" },
+		"mysql:":   func(t *testing.T, _ string) (string, string) { return mysqlServer.URL(mysqlServer.Database(t)), "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			needs(t, name)
