@@ -50,7 +50,7 @@ func TestRowReaderReadsWholeRowsAsPieces(t *testing.T) {
 
 // BenchmarkRowReader reads rows of seven cells, one with quotes inside.
 //
-//	go test ./buffer -run '^$' -bench RowReader -count 10 | benchstat -
+//	go test ./driver -run '^$' -bench RowReader -count 10 | benchstat -
 func BenchmarkRowReader(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var data []byte

@@ -269,10 +269,8 @@ func (d *decoder) flag(flags *flag.FlagSet, given map[string]bool, name string, 
 	}
 	cfg.fromFile[name], d.nodes[name] = value, n
 	if err := flags.Set(name, value); err != nil {
-		text := err.Error()
-		if d.hasVariable(n) {
-			text = "the value of the variable cannot be read"
-		} else {
+		text := "the value of the variable cannot be read"
+		if !d.hasVariable(n) {
 			text = flagtext.Problem(flags.Lookup(name), err)
 		}
 		d.report(n, "%s is %q: %s", name, d.shown(n), text)

@@ -61,7 +61,7 @@ const catalogFolder = "catalog"
 // of unknown hosts, so a page in a browser of this machine cannot ask for one.
 func adminHandler(m *management, parts Parts) http.Handler {
 	staging := cmp.Or(parts.StagingText, filepath.Join(m.cfg.Dir, "staging"))
-	inspect := cmp.Or(parts.Inspect, "go run github.com/forebay/forebay/examples/inspect")
+	inspect := cmp.Or(parts.Inspect, "go -C examples run ./inspect")
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
