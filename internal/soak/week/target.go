@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"io"
 	"syscall"
 
@@ -48,18 +50,28 @@ func hang(s *servertest.Server) (restore func() error, err error) {
 	return func() error { return s.Signal(syscall.SIGCONT) }, s.Signal(syscall.SIGSTOP)
 }
 
-// collect calls each with the texts of each row.
-func collect(width int, next func() bool, scan func(into ...any) error, each func(cells []*string)) error {
-	cells := make([]*string, width)
-	into := make([]any, width)
+// runSQL implements run with a connection pool, which it closes.
+func runSQL(ctx context.Context, db *sql.DB, statement string, each func(cells []*string)) (err error) {
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.QueryContext(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	cells := make([]*string, len(names))
+	into := make([]any, len(names))
 	for i := range cells {
 		into[i] = &cells[i]
 	}
-	for next() {
-		if err := scan(into...); err != nil {
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
 			return err
 		}
 		each(cells)
 	}
-	return nil
+	return rows.Err()
 }

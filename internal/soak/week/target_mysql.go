@@ -45,20 +45,10 @@ func (*mysqlServer) text(column string, t datatype.Type) string {
 	return "CAST(" + column + " AS CHAR)"
 }
 
-func (s *mysqlServer) run(ctx context.Context, statement string, each func(cells []*string)) (err error) {
+func (s *mysqlServer) run(ctx context.Context, statement string, each func(cells []*string)) error {
 	db, err := mysql.DB(s.URL("week"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.QueryContext(ctx, statement)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	return errors.Join(collect(len(names), rows.Next, rows.Scan, each), rows.Err())
+	return runSQL(ctx, db, statement, each)
 }

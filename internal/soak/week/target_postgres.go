@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 
-	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/drivers/postgres"
@@ -34,20 +34,14 @@ func (*postgresServer) text(column string, t datatype.Type) string {
 	return column + "::text"
 }
 
-func (s *postgresServer) run(ctx context.Context, statement string, each func(cells []*string)) (err error) {
+func (s *postgresServer) run(ctx context.Context, statement string, each func(cells []*string)) error {
 	address, err := s.Start()
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, address)
+	db, err := sql.Open("pgx", address)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	rows, err := conn.Query(ctx, statement)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	return errors.Join(collect(len(rows.FieldDescriptions()), rows.Next, rows.Scan, each), rows.Err())
+	return runSQL(ctx, db, statement, each)
 }

@@ -32,7 +32,9 @@ func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")
 	}
-	t.Run("postgres", func(t *testing.T) { play(t, pgtest.ErrMissing, "[12]", "-duration", "30s", "-days", "2", "-faults", "1") })
+	t.Run("postgres", func(t *testing.T) {
+		play(t, pgtest.ErrMissing, "[12]", "-duration", "30s", "-days", "2", "-faults", "1")
+	})
 	for target, missing := range map[string]error{"mysql": mysqltest.ErrMissing, "clickhouse": clickhousetest.ErrMissing} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
