@@ -47,7 +47,7 @@ var values = []struct {
 	{datatype.String, "text CHARACTER SET latin1", []string{"", "é", `\`}},
 	{datatype.String, "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", []string{"", "🙂"}},
 	{datatype.Untyped, "mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", []string{"", "🙂"}},
-	{datatype.UUID, "char(36)", []string{"0191f6a8-1c2d-7e3f-8a9b-0c1d2e3f4a5b"}},
+	{datatype.UUID, "char(36)", []string{"0191f6a8-1c2d-7e3f-8a9b-0c1d2e3f4a5b", "0191f6a8-1c2d-8e3f-80ff-0c1d2e3f4a5b"}},
 }
 
 // Each value of each type is read back as it was, next to NULL, by LOAD DATA and by INSERT.
@@ -87,6 +87,14 @@ func TestBinaryUUID(t *testing.T) {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}
+}
+
+// MariaDB 10.11 refuses these values of the versions 8 to f, as the page of the driver says.
+func TestRefusedUUIDs(t *testing.T) {
+	target := open(t, Options{})
+	err := target.Import(t.Context(), newFile("file-1", table("events", col("v", datatype.UUID)),
+		[]string{"0191f6a8-1c2d-7e3f-80ff-0c1d2e3f4a5b"}, []string{"0191f6a8-1c2d-8e3f-80ff-0c1d2e3f4a5b"}, []string{"0191f6a8-1c2d-fe3f-8100-0c1d2e3f4a5b"}))
+	expectRefused(t, err, driver.RowError{Row: 1, Column: "v", Reason: "1292", Message: "incorrect value"})
 }
 
 // MySQL has one zero.

@@ -189,6 +189,13 @@ func (s *Server) KillProcess() error {
 	return nil
 }
 
+// Signal sends a signal to the process of Launch.
+func (s *Server) Signal(sig os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process.Signal(sig)
+}
+
 // Ended returns a channel that is closed when the process of Launch has ended.
 func (s *Server) Ended() <-chan struct{} {
 	s.mu.Lock()

@@ -6,7 +6,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // found is where an attempt of an event was found at a sink.
@@ -40,50 +41,40 @@ func (a *audit) incorrect(format string, args ...any) {
 }
 
 // readTable checks each row of the table of a sink.
-func (a *audit) readTable(ctx context.Context, conn *pgx.Conn, sink int) error {
+func (a *audit) readTable(ctx context.Context, db database, syntax driver.SQLSyntax, sink int) error {
 	var names, exprs []string
+	add := func(name string, t datatype.Type) {
+		names, exprs = append(names, name), append(exprs, db.text(syntax.Quote(name), t))
+	}
+	add("id", datatype.String)
 	if sink == typed {
 		for _, f := range typedFields {
-			names, exprs = append(names, f.name), append(exprs, f.text)
+			add(f.name, f.typ)
 		}
 	} else {
-		names = []string{"note", "ref"}
-		exprs = []string{`"note"`, `"ref"`}
+		add("note", datatype.Untyped)
+		add("ref", datatype.Untyped)
 	}
 	for day := range a.operator.grown {
-		names, exprs = append(names, grown(day)), append(exprs, `"`+grown(day)+`"::text`)
+		add(grown(day), [sinks]datatype.Type{datatype.Int64, datatype.Untyped}[sink])
 	}
-	rows, err := conn.Query(ctx, `SELECT "id", `+strings.Join(exprs, ", ")+` FROM `+pgx.Identifier{tableID(sink)}.Sanitize())
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	cells := make([]*string, len(names)+1)
-	into := make([]any, len(cells))
-	for i := range cells {
-		into[i] = &cells[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
+	return db.run(ctx, "SELECT "+strings.Join(exprs, ", ")+" FROM "+syntax.Table, func(cells []*string) {
 		a.rows++
 		if cells[0] == nil {
 			a.incorrect("%s: a row without an id", sinkIDs[sink])
-			continue
+			return
 		}
 		n, attempt, err := parseID(*cells[0])
 		if err != nil {
 			a.incorrect("%s: a row of nobody: %v", sinkIDs[sink], err)
-			continue
+			return
 		}
 		at := place{sink, attempt, n}
 		f := a.where[at]
 		f.rows++
 		a.where[at] = f
-		a.checkRow(at, names, cells[1:])
-	}
-	return rows.Err()
+		a.checkRow(at, names[1:], cells[1:])
+	})
 }
 
 // checkRow compares the cells of a row with the values of its event. All events of a table are in order, because the others get there when

@@ -13,7 +13,6 @@ import (
 
 	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/driverkit/parts"
-	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
 // fault is something that breaks.
@@ -27,9 +26,9 @@ const (
 	wiped   fault = "is killed, loses its disk, and comes back without it"
 	stopped fault = "is stopped in good order, and comes back at once"
 
-	restarted fault = "PostgreSQL is restarted in immediate mode"
-	gone      fault = "PostgreSQL is away"
-	hanging   fault = "PostgreSQL stands still"
+	restarted fault = "the database is killed, and starts at once"
+	gone      fault = "the database is away"
+	hanging   fault = "the database stands still"
 
 	noStaging fault = "the folder of the staging fails"
 )
@@ -40,7 +39,7 @@ var kinds = [][]fault{
 	{noStaging},
 }
 
-// sequence draws faults. Of each two one is of a node, and the others are of PostgreSQL and now and then of the staging. Each kind comes as
+// sequence draws faults. Of each two one is of a node, and the others are of the database and now and then of the staging. Each kind comes as
 // often as the others of its row.
 func sequence(rng *rand.Rand, n int) (list []fault) {
 	bags := make([][]fault, len(kinds))
@@ -59,7 +58,7 @@ func sequence(rng *rand.Rand, n int) (list []fault) {
 // faults causes one fault after the other.
 type faults struct {
 	nodes    nodes
-	server   *pgtest.Server
+	server   database
 	staging  string
 	api      *api
 	calendar calendar

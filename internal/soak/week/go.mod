@@ -6,11 +6,14 @@ go 1.26.0
 require (
 	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
 	github.com/forebay/forebay/cluster v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay/drivers/mysql v0.0.0-20261130165259-0197ebe58c5f
 	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130165259-0197ebe58c5f
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/DataDog/zstd v1.5.7 // indirect
 	github.com/RaduBerinde/axisds v0.1.0 // indirect
 	github.com/RaduBerinde/btreemap v0.0.0-20250419174037-3d62b7205d54 // indirect
@@ -26,7 +29,9 @@ require (
 	github.com/cockroachdb/swiss v0.0.0-20260820225851-333444432258 // indirect
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+	github.com/ebitengine/purego v0.11.2 // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v1.0.0 // indirect
 	github.com/google/go-jsonnet v0.22.0 // indirect
@@ -79,6 +84,8 @@ require (
 replace (
 	github.com/forebay/forebay => ../../..
 	github.com/forebay/forebay/cluster => ../../../cluster
+	github.com/forebay/forebay/drivers/clickhouse => ../../../drivers/clickhouse
+	github.com/forebay/forebay/drivers/mysql => ../../../drivers/mysql
 	github.com/forebay/forebay/drivers/postgres => ../../../drivers/postgres
 	github.com/forebay/forebay/internal/program => ../../program
 )

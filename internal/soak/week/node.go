@@ -24,7 +24,6 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/natsserver"
-	"github.com/forebay/forebay/drivers/postgres"
 	"github.com/forebay/forebay/stream"
 	"github.com/forebay/forebay/stream/streamapi"
 )
@@ -43,7 +42,8 @@ type nodeConfig struct {
 	Name string
 	// Dir is the folder of the whole run. The staging is shared. The node's own folder is named for it.
 	Dir            string
-	Database       string
+	Target         string // a key of databases
+	Database       string // its address
 	Listen, Secret string
 	Peers          []string
 	Lease          time.Duration
@@ -80,7 +80,7 @@ func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error
 		return err
 	}
 	defer log.Close()
-	target, err := postgres.Open(cfg.Database, postgres.Options{})
+	target, err := databases[cfg.Target]().open(cfg.Database)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func runNode(ctx context.Context, env string, in io.Reader, out io.Writer) error
 
 type nodeProcess struct {
 	nodeConfig
-	target   *postgres.Target
+	target   target
 	log      *slog.Logger
 	commands <-chan string
 	out      *json.Encoder

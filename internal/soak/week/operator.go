@@ -169,7 +169,7 @@ func (o *operator) editAndReplay(ctx context.Context) error {
 	return nil
 }
 
-// replayAll repairs records and replays all. Records that are not repaired are rejected again, by the mapping or by PostgreSQL. Records of the
+// replayAll repairs records and replays all. Records that are not repaired are rejected again, by the mapping or by the database. Records of the
 // days before are all repaired, because an instance that another node has taken over is kept, and takes memory, while its quarantine has records.
 func (o *operator) replayAll(ctx context.Context) error {
 	done, again := 0, 0
@@ -181,7 +181,7 @@ func (o *operator) replayAll(ctx context.Context) error {
 			return err
 		}
 		for i, r := range list {
-			// A file in which many rows are refused would be held. So hardly any row that PostgreSQL refused is retried unchanged.
+			// A file in which many rows are refused would be held. So hardly any row that the database refused is retried unchanged.
 			if r.Edited || r.At.After(today) && i%8 == 0 && (r.RefusedRow == nil || i%64 == 0) {
 				continue
 			}

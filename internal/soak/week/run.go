@@ -15,9 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/forebay/forebay/drivers/postgres/pgtest"
+	"github.com/forebay/forebay/driver"
 )
 
 // size is the number of nodes.
@@ -56,19 +54,19 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err := os.Mkdir(stagingPath(cfg.dir), 0o755); err != nil {
 		return err
 	}
-	var server pgtest.Server
+	server := databases[cfg.target]()
 	defer server.Close()
-	database, err := server.Start()
+	address, err := server.start(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ns, err := newNodes(cfg, database, s.say, cancel)
+	ns, err := newNodes(cfg, address, s.say, cancel)
 	if err != nil {
 		return err
 	}
-	s.say("seed %d: %d days in %s, %d faults a day; three nodes start in %s", cfg.seed, cfg.days, cfg.duration, cfg.faults, cfg.dir)
+	s.say("%s, seed %d: %d days in %s, %d faults a day; three nodes start in %s", cfg.target, cfg.seed, cfg.days, cfg.duration, cfg.faults, cfg.dir)
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -83,12 +81,12 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err := ns.awaitReady(ctx); err != nil {
 		return fmt.Errorf("the cluster did not start: %w", err)
 	}
-	w := &week{config: cfg, screen: s, nodes: ns, database: database, api: newAPI(ns, cfg.seed)}
+	w := &week{config: cfg, screen: s, nodes: ns, server: server, address: address, api: newAPI(ns, cfg.seed)}
 	if err := w.define(ctx); err != nil {
 		return fmt.Errorf("define the source: %w", err)
 	}
 	s.say("all nodes are ready at %v; the week begins", ns.urls())
-	if err := w.play(ctx, &server); err != nil {
+	if err := w.play(ctx); err != nil {
 		return fmt.Errorf("%w; everything is kept in %s", errors.Join(context.Cause(ctx), err), cfg.dir)
 	}
 	if err := errors.Join(w.compare(ctx), w.recorder.grows()); err != nil {
@@ -98,7 +96,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 }
 
 // newNodes chooses the addresses at which the servers of the nodes meet, below the ports that systems give to outgoing connections.
-func newNodes(cfg config, database string, say func(string, ...any), failed func(error)) (ns nodes, err error) {
+func newNodes(cfg config, address string, say func(string, ...any), failed func(error)) (ns nodes, err error) {
 	var peers []string
 	var listeners []net.Listener
 	for attempts := 0; len(peers) < size; attempts++ {
@@ -116,10 +114,10 @@ func newNodes(cfg config, database string, say func(string, ...any), failed func
 		}
 	}
 	secret := crand.Text()
-	for i, address := range peers {
+	for i, listen := range peers {
 		ns = append(ns, &process{
 			nodeConfig: nodeConfig{
-				Name: string(rune('a' + i)), Dir: cfg.dir, Database: database, Listen: address, Peers: peers, Secret: secret, Lease: cfg.lease,
+				Name: string(rune('a' + i)), Dir: cfg.dir, Target: cfg.target, Database: address, Listen: listen, Peers: peers, Secret: secret, Lease: cfg.lease,
 			},
 			say: say, failed: failed, changed: make(chan struct{}), done: make(chan message, 16),
 		})
@@ -131,10 +129,11 @@ func newNodes(cfg config, database string, say func(string, ...any), failed func
 type week struct {
 	config
 	*screen
-	nodes    nodes
-	database string
-	api      *api
-	path     string // of the source
+	nodes   nodes
+	server  database
+	address string // of the database
+	api     *api
+	path    string // of the source
 
 	load     *load
 	operator *operator
@@ -142,27 +141,42 @@ type week struct {
 	recorder *recorder
 }
 
-// define makes the source and its tables. The typed table gets what some rows break.
+// define makes the source and its tables. The tables get checks that some rows break.
 func (w *week) define(ctx context.Context) (err error) {
 	if w.path, err = w.api.define(ctx); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, w.database)
-	if err != nil {
-		return err
+	for sink, check := range w.server.checks() {
+		if check == "" {
+			continue
+		}
+		syntax, err := w.syntax(sink)
+		if err == nil {
+			err = w.server.run(ctx, "ALTER TABLE "+syntax.Table+" "+check, func([]*string) {})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err = conn.Exec(ctx, `ALTER TABLE `+pgx.Identifier{tableID(typed)}.Sanitize()+
-		` ADD CHECK ("level" IS NULL OR "level"::smallint IS NOT NULL), ADD CHECK ("amount" >= 0)`)
-	return errors.Join(err, conn.Close(ctx))
+	return nil
+}
+
+// syntax returns how statements about the table of a sink are written.
+func (w *week) syntax(sink int) (driver.SQLSyntax, error) {
+	t, err := w.server.open(w.address)
+	if err != nil {
+		return driver.SQLSyntax{}, err
+	}
+	return t.SQL(driver.Table{ID: tableID(sink)}), t.Close()
 }
 
 // play sends events while faults happen and the operator works, and returns when all rows are in their tables.
-func (w *week) play(ctx context.Context, server *pgtest.Server) error {
+func (w *week) play(ctx context.Context) error {
 	c := newCalendar(time.Now(), w.config)
 	w.load = newLoad(w.nodes, events{w.seed, w.bad, w.poison}, w.path)
 	w.operator = newOperator(w.api, w.load, c, w.seed, w.say)
 	w.faults = &faults{
-		nodes: w.nodes, server: server, staging: stagingPath(w.dir), api: w.api, calendar: c, perDay: w.config.faults,
+		nodes: w.nodes, server: w.server, staging: stagingPath(w.dir), api: w.api, calendar: c, perDay: w.config.faults,
 		rng: rand.New(rand.NewPCG(w.seed, 3<<40)), say: w.say,
 	}
 	w.recorder = &recorder{cfg: w.config, calendar: c, load: w.load, faults: w.faults, api: w.api}
@@ -199,14 +213,13 @@ func (w *week) play(ctx context.Context, server *pgtest.Server) error {
 
 // compare reads tables and quarantines, and writes the result.
 func (w *week) compare(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, w.database)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
 	a := newAudit(w.load, w.operator)
 	for sink := range sinks {
-		if err := errors.Join(a.readTable(ctx, conn, sink), a.readQuarantine(ctx, sink)); err != nil {
+		syntax, err := w.syntax(sink)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(a.readTable(ctx, w.server, syntax, sink), a.readQuarantine(ctx, sink)); err != nil {
 			return err
 		}
 		s, err := w.api.statistics(ctx, sink)
