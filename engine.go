@@ -195,7 +195,7 @@ func load[T any](m *sync.Map, key string) *T {
 	return v.(*T)
 }
 
-// endSinks has rows that wait imported, for the sinks of old that next does not have enabled.
+// endSinks starts the import of waiting rows for each sink that next removes or disables.
 func (e *Engine) endSinks(ctx context.Context, old, next *source) error {
 	if old == nil {
 		return nil

@@ -150,8 +150,8 @@ type sinkState struct {
 	// logged.
 	unstored, told atomic.Int64
 
-	// waiting counts the payload bytes in local and staging, pending the row bytes that are on their way there. What is
-	// committed is added to the one before it is taken off the other.
+	// waiting counts the payload bytes in local and staging, pending the row bytes that are on their way there. A commit adds
+	// to waiting before it subtracts from pending, so no byte is missing from both.
 	waiting, pending atomic.Int64
 	// refusing is when the first call was refused since the sink has been full, in Unix ms; 0 when none was or there is room.
 	refusing atomic.Int64

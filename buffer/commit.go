@@ -319,7 +319,7 @@ func (b *Buffer) finish(c *commit) {
 			c.close()
 		}
 	}
-	// An operation that had nothing to write may rest on a commit before it that failed.
+	// An operation without a write still depends on earlier commits. It fails if one of them failed.
 	if f := b.failure(); c.err == nil && f != nil {
 		c.err = f
 	}

@@ -11,7 +11,7 @@ import (
 
 var errLeaseLost = errors.New("the lease has ended, because it could not be renewed in time: another node may import now")
 
-// How long work waits for a lease before it lets other work have its turn, a discard of the file for example.
+// The longest wait for a lease before other work of the sink, such as a discard, gets its turn.
 const (
 	importPatience  = time.Second
 	compactPatience = 10 * time.Second

@@ -235,8 +235,8 @@ func (t *txn) imported(f *file, id string, took time.Duration) (news bool) {
 	return true
 }
 
-// targetHas reports whether the target has a file whose staged objects are gone. So it is when two engines have the file,
-// one restored from a checkpoint of the other, and the other has imported it and cleaned up. See [Buffer.Checkpoint].
+// targetHas reports whether the target has a file whose staged objects are gone. This happens when one engine
+// was restored from a checkpoint of another engine that has since imported the file and cleaned up. See [Buffer.Checkpoint].
 func (b *Buffer) targetHas(ctx context.Context, f *driver.File) bool {
 	counter, ok := b.targetOf(f.SinkID, f.Table.Target).(driver.Counter)
 	if !ok {

@@ -141,8 +141,8 @@ func (h *holds) all() (own map[string]hold, others map[string]seenHold) {
 	return maps.Clone(h.own), maps.Clone(h.others)
 }
 
-// deaf starts to count the silence of the others again, because this node cannot hear them.
-func (h *holds) deaf() {
+// resetSilence restarts the silence timers of the others, because this node could not read the journal.
+func (h *holds) resetSilence() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, o := range h.others {
@@ -233,7 +233,7 @@ func (s *shared) conflict(h hold) error {
 		case o.Opening == h.Opening && (o.Task == "" || h.Task == ""): // of the two, the change without a task waits. See Catalog.direct.
 		case o.Entity != "" && o.Entity == h.Entity:
 			refused = busy(h.Entity, o.Task)
-		case o.Opening == h.Opening: // keylock and tableClaims see to the rest
+		case o.Opening == h.Opening: // keylock and tableClaims exclude the other changes
 		case o.Source != "" && o.Source == h.Source:
 			refused = busy(h.Source, o.Task)
 		case table >= 0:
@@ -274,7 +274,7 @@ func (s *shared) watchHolds() {
 	for {
 		own, others := s.all()
 		if len(others) > 0 && s.catchUp(s.c.ctx, s.opts.Lease/3) != nil {
-			s.deaf()
+			s.resetSilence()
 			others = nil
 		}
 		for key, h := range own {

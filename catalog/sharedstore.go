@@ -109,7 +109,7 @@ func (e *PendingError) Error() string {
 
 func (e *PendingError) Unwrap() error { return e.cause }
 
-// Done is closed when the store does not look for the outcome any more.
+// Done is closed when the store no longer looks for the outcome.
 func (e *PendingError) Done() <-chan struct{} { return e.done }
 
 // Outcome returns nil if the commit was stored, an [ErrNotCommitted] if it was not, and e while that is not known.

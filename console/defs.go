@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/forebay/forebay/catalog"
+	"github.com/forebay/forebay/driverkit/textcut"
 )
 
 // Definitions are the sources and sinks of the catalog, their versions, the differences between two, and the way back. Mappings may hold constants
@@ -192,15 +192,7 @@ func contentLines(content json.RawMessage) []string {
 		margin := line[:len(line)-len(strings.TrimLeft(line, " "))] + "    "
 		var b strings.Builder
 		flush := func() {
-			text := b.String()
-			if len(text) > maxDiffLine {
-				end := maxDiffLine
-				for !utf8.RuneStart(text[end]) {
-					end--
-				}
-				text = text[:end] + "…"
-			}
-			lines = append(lines, text)
+			lines = append(lines, textcut.Short(b.String(), maxDiffLine))
 			b.Reset()
 		}
 		for i := 0; i < len(line); i++ {

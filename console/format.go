@@ -132,14 +132,7 @@ const maxShown = 600
 
 // visible returns a text of a stranger with marks for characters that are invisible or change the direction of the text after them, cut to maxShown bytes.
 func visible(s string) string {
-	cut := len(s) > maxShown
-	if cut {
-		s = s[:maxShown]
-		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
-		}
-		s = strings.TrimSuffix(s, "\uFFFD")
-	}
+	s, cut := headOf(s, maxShown)
 	plain := utf8.ValidString(s)
 	for _, r := range s {
 		plain = plain && shown(r)

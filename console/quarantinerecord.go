@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -61,14 +62,9 @@ type rejectBody struct {
 
 func bodyOf(b []byte, most int) rejectBody {
 	out := rejectBody{Size: size(int64(len(b))), Binary: !utf8.Valid(b)}
-	if len(b) > most {
-		end := most
-		for end > most-utf8.UTFMax && !utf8.RuneStart(b[end]) {
-			end--
-		}
-		out.Rest = len(b) - end
-		b = b[:end]
-	}
+	whole := len(b)
+	b = textcut.Head(b, most)
+	out.Rest = whole - len(b)
 	if !out.Binary {
 		out.Text = string(b)
 		return out

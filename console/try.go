@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -431,12 +432,6 @@ func quoted(row []byte, text string) []byte {
 func head(text string) (beginning string, cut bool) { return headOf(text, maxValue) }
 
 func headOf(text string, most int) (beginning string, cut bool) {
-	if len(text) <= most {
-		return text, false
-	}
-	n := most
-	for n > most-utf8.UTFMax && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n], true
+	beginning = textcut.Head(text, most)
+	return beginning, len(beginning) < len(text)
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/internal/callkey"
 	"github.com/forebay/forebay/internal/ids"
 	"github.com/forebay/forebay/internal/kept"
@@ -332,7 +333,7 @@ func (er *Erasure) Run(ctx context.Context) (Report, error) {
 	err := errors.Join(er.problems...)
 	if m := er.match; !m.DryRun {
 		er.Log.InfoContext(ctx, "erased", "match", er.report.Match, "found", er.report.Found(), "erased", er.report.Erased(), "left", er.report.Left(),
-			"failed", err != nil, "by", kept.Cut(m.By, maxBy), "reason", kept.Cut(m.Reason, maxReason))
+			"failed", err != nil, "by", textcut.Short(m.By, maxBy), "reason", textcut.Short(m.Reason, maxReason))
 	}
 	if err != nil {
 		err = fmt.Errorf("erase: %w", err)
@@ -574,7 +575,7 @@ func (er *Erasure) listOthers(ctx context.Context) error {
 func cutNote(err error) string {
 	text := err.Error()
 	if utf8.RuneCountInString(text) > 300 {
-		text = kept.Cut(text, 300)
+		text = textcut.Short(text, 300)
 	}
 	return text
 }

@@ -78,8 +78,7 @@ func NewTables(cfg *Config, state State, logger *slog.Logger) (*Tables, error) {
 	return t, nil
 }
 
-// spooledTables is NewTables with a file that has a name. Of its first state.Spooled bytes, the pages that the checkpoint covers are
-// taken up again.
+// spooledTables is NewTables with a file that has a name. The pages in its first state.Spooled bytes that the checkpoint covers are reused.
 func spooledTables(ctx context.Context, cfg *Config, state State, path string, logger *slog.Logger) (*Tables, error) {
 	t, err := emptyTables(cfg, state, logger)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driverkit/celltype"
+	"github.com/forebay/forebay/driverkit/textcut"
 )
 
 // Reason tells why a record cannot be mapped. The reaction is the same for all. Reject the record, because it will fail again.
@@ -154,17 +154,7 @@ const maxQuoted = 64
 
 // misfit is the error of a value that does not fit a type.
 func misfit(t datatype.Type, why celltype.Reason, k celltype.Kind, text []byte) *Error {
-	value := string(text[:min(len(text), maxQuoted)])
-	if len(text) > maxQuoted {
-		for cut := len(value) - 1; cut > maxQuoted-utf8.UTFMax; cut-- {
-			if utf8.RuneStart(value[cut]) {
-				if !utf8.FullRuneInString(value[cut:]) {
-					value = value[:cut]
-				}
-				break
-			}
-		}
-	}
+	value := string(textcut.Head(text, maxQuoted))
 	return &Error{Reason: Reason(slices.Index(reasonWords[:], string(why))), Value: value, Err: &misfitError{t, why, k, strconv.Quote(value)}}
 }
 

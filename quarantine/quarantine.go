@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/buffer"
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/mapping"
 )
@@ -77,7 +78,7 @@ const maxNoteBy, maxNoteReason = 200, 4_000
 
 // With returns the quarantine for a caller. Its edits store note.By, and each of its discards logs the note.
 func (q Quarantine) With(note Note) Quarantine {
-	q.note = Note{By: kept.Cut(note.By, maxNoteBy), Reason: kept.Cut(note.Reason, maxNoteReason)}
+	q.note = Note{By: textcut.Short(note.By, maxNoteBy), Reason: textcut.Short(note.Reason, maxNoteReason)}
 	return q
 }
 

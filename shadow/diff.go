@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/internal/kept"
 	"github.com/forebay/forebay/mapping"
 )
@@ -210,7 +211,7 @@ func (c pair) show(cell []byte) Cell {
 	case cell == nil:
 		return Cell{Null: true}
 	}
-	return Cell{Text: kept.Cut(cell, exampleBytes)}
+	return Cell{Text: textcut.Short(cell, exampleBytes)}
 }
 
 // rejectionOf describes the error of a mapper. Which definition it is of does not count.

@@ -231,7 +231,7 @@ func TestEngineErrors(t *testing.T) {
 			if a := sinks[0]; a.SinkID != "a" || a.StatusCode != tt.status || a.Error != "stream.in."+tt.error {
 				t.Errorf("failed sink is %+v", a)
 			}
-			if b := sinks[1]; b != (sinkResult{"b", outcome{StatusCode: 200, Message: "processed"}}) {
+			if b := sinks[1]; b != (sinkResult{"b", partResult{StatusCode: 200, Message: "processed"}}) {
 				t.Errorf("good sink is %+v", b)
 			}
 		})

@@ -49,8 +49,8 @@ func ingestError(err error, contentType string) *wire.Error {
 	return names.Failure(err, "event")
 }
 
-// outcome is the result of a part of a request, in the response.
-type outcome struct {
+// partResult is the result of a part of a request, in the response.
+type partResult struct {
 	StatusCode int    `json:"statusCode"`
 	Error      string `json:"error,omitempty"`
 	Message    string `json:"message"`
@@ -58,20 +58,20 @@ type outcome struct {
 
 type sinkResult struct {
 	SinkID string `json:"sinkId"`
-	outcome
+	partResult
 }
 
 type sourceResult struct {
 	ProjectID int    `json:"projectId"`
 	SourceID  string `json:"sourceId"`
 	BranchID  int    `json:"branchId"`
-	outcome
+	partResult
 	Sinks []sinkResult `json:"sinks,omitempty"`
 }
 
 // resultBody is the body of a response that has the outcome per sink.
 type resultBody struct {
-	outcome
+	partResult
 	ExceptionID string         `json:"exceptionId,omitempty"`
 	Sources     []sourceResult `json:"sources,omitempty"`
 }
@@ -79,13 +79,13 @@ type resultBody struct {
 // eventResult is the outcome of one event that not every sink has taken.
 type eventResult struct {
 	Index int `json:"index"`
-	outcome
+	partResult
 	Sinks []sinkResult `json:"sinks"`
 }
 
 // eventsBody is the response to a request with several events.
 type eventsBody struct {
-	outcome
+	partResult
 	ExceptionID string `json:"exceptionId,omitempty"`
 	ProjectID   int    `json:"projectId"`
 	SourceID    string `json:"sourceId"`
@@ -206,7 +206,7 @@ func (a *response) writeOne(res forebay.Result) {
 		out.Error = writeFailed
 	}
 	wire.SetRetryAfter(a.w.Header(), a.retryAfter)
-	wire.WriteJSON(a.w, out.StatusCode, resultBody{out.outcome, a.exceptionID, []sourceResult{out}})
+	wire.WriteJSON(a.w, out.StatusCode, resultBody{out.partResult, a.exceptionID, []sourceResult{out}})
 }
 
 // writeMany responds to a request with several events. Its status is the highest of all events and sinks.

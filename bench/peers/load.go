@@ -22,8 +22,8 @@ const connections = 64
 // patience is how long a response may take. A request without one counts as refused.
 const patience = 10 * time.Second
 
-// call is one request with one event.
-type call struct {
+// sentEvent is one request with one event.
+type sentEvent struct {
 	sent, done time.Time
 	ok         bool
 }
@@ -34,7 +34,7 @@ type load struct {
 	addr     string
 	interval time.Duration // between the requests of a connection, or 0 for as fast as possible
 	first    int64         // of the ids
-	calls    [connections][]call
+	calls    [connections][]sentEvent
 	acked    atomic.Int64
 	progress chan struct{}
 	stop     context.CancelFunc
@@ -43,7 +43,7 @@ type load struct {
 
 var loads atomic.Int64
 
-// The id of an event has the number of the load, of the connection, and of the call.
+// The id of an event has the number of the load, of the connection, and of the request.
 const perConnection, perLoad = 1 << 28, connections << 28
 
 func newLoad(p *peer, addr string, interval time.Duration) *load {
@@ -81,7 +81,7 @@ func (l *load) send(ctx context.Context, n int, next time.Time) {
 			return
 		}
 		request := l.request(l.first + int64(n)*perConnection + i)
-		made := call{sent: time.Now()}
+		made := sentEvent{sent: time.Now()}
 		ok, err := c.post(l.addr, request)
 		made.done, made.ok = time.Now(), ok && err == nil
 		l.calls[n] = append(l.calls[n], made)
@@ -164,7 +164,7 @@ func (c *connection) post(addr string, request []byte) (ok bool, err error) {
 }
 
 // each yields the calls with their ids.
-func (l *load) each(yield func(int64, call) bool) {
+func (l *load) each(yield func(int64, sentEvent) bool) {
 	for n, calls := range l.calls {
 		for i, c := range calls {
 			if !yield(l.first+int64(n)*perConnection+int64(i), c) {
@@ -176,7 +176,7 @@ func (l *load) each(yield func(int64, call) bool) {
 
 // acknowledged yields the ids of confirmed events.
 func (l *load) acknowledged(yield func(int64) bool) {
-	l.each(func(id int64, c call) bool { return !c.ok || yield(id) })
+	l.each(func(id int64, c sentEvent) bool { return !c.ok || yield(id) })
 }
 
 // sent returns when an event of this load was sent.
@@ -189,7 +189,7 @@ func (l *load) sent(id int64) (at time.Time, ok bool) {
 }
 
 func (l *load) refused() (n int) {
-	l.each(func(_ int64, c call) bool {
+	l.each(func(_ int64, c sentEvent) bool {
 		if !c.ok {
 			n++
 		}
@@ -201,7 +201,7 @@ func (l *load) refused() (n int) {
 // between returns the rate and the response times, in milliseconds, of the events that were confirmed between two times.
 func (l *load) between(from, to time.Time) (perS, p50, p99 float64) {
 	var took []time.Duration
-	l.each(func(_ int64, c call) bool {
+	l.each(func(_ int64, c sentEvent) bool {
 		if c.ok && !c.done.Before(from) && c.done.Before(to) {
 			took = append(took, c.done.Sub(c.sent))
 		}

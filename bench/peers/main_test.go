@@ -111,7 +111,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLoad(peers[0], "", 0)
-	l.calls[1] = []call{{ok: true}, {ok: true}, {ok: true}, {}}
+	l.calls[1] = []sentEvent{{ok: true}, {ok: true}, {ok: true}, {}}
 	l.acked.Store(3)
 	id := l.first + perConnection
 	if err := db.exec(t.Context(), fmt.Sprintf("INSERT INTO events SELECT unnest(array[%d, %d, %d, %d]), '{}'", id, id, id+1, id+3)); err != nil {

@@ -38,7 +38,7 @@ type eras struct {
 	Claims []claim `json:"claims,omitempty"`
 }
 
-// claim is one of a process. One that stands still may write later than another of the same instance, so that each has its own.
+// claim identifies a process. A stalled process may write after its successor in the same instance, so each process has a separate claim.
 type claim struct {
 	Instance string `json:"instance"`
 	Session  string `json:"session"`

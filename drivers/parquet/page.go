@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/forebay/forebay/driverkit/textcut"
 )
 
 const (
@@ -209,13 +211,10 @@ func (b bounds) cut(c *column) bounds {
 	if b.least == nil || c.store != texts {
 		return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
 	}
-	least := b.least
-	if len(least) > boundBytes {
-		least = least[:runeStart(least, boundBytes)]
-	}
+	least := textcut.Head(b.least, boundBytes)
 	most := append([]byte{}, b.most...)
 	if len(most) > boundBytes {
-		if most = following(most[:runeStart(most, boundBytes)]); most == nil {
+		if most = following(textcut.Head(most, boundBytes)); most == nil {
 			return bounds{}
 		}
 	}
@@ -239,16 +238,6 @@ func following(text []byte) []byte {
 		}
 	}
 	return nil
-}
-
-// runeStart returns the start of the rune at n.
-func runeStart(text []byte, n int) int {
-	for at := n; at > n-utf8.UTFMax; at-- {
-		if utf8.RuneStart(text[at]) {
-			return at
-		}
-	}
-	return n // it is not UTF-8
 }
 
 // compare compares two values in the form of bounds.

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -38,7 +38,7 @@ const maxMessage = 1 << 10
 
 // RejectionOf describes the error of a mapper. by is the definition that the mapper was compiled from.
 func RejectionOf(err error, by DefinitionName) Rejection {
-	r := Rejection{Reason: ReasonOf(err), Message: Cut(err.Error(), maxMessage), Mapping: by.Mapping, Version: by.Version}
+	r := Rejection{Reason: ReasonOf(err), Message: textcut.Short(err.Error(), maxMessage), Mapping: by.Mapping, Version: by.Version}
 	if m, ok := errors.AsType[*mapping.Error](err); ok {
 		r.Column = m.Column
 	}
@@ -108,16 +108,4 @@ func fingerprint(columns mapping.Columns) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:4])
-}
-
-// Cut returns at most so many bytes of a text, without half a character, and … for the rest.
-func Cut[T string | []byte](text T, most int) string {
-	if len(text) <= most {
-		return string(text)
-	}
-	end := most
-	for end > most-utf8.UTFMax && end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return string(text[:end]) + "…"
 }

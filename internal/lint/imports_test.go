@@ -42,7 +42,7 @@ var rooms = map[string][]string{
 	// What drivers share.
 	"driverkit/...":      {"datatype", "driver"},
 	"driverkit/celltype": {"datatype"},
-	"driverkit/ctxio":    {}, "driverkit/keylock": {}, "driverkit/quotes": {}, "driverkit/userinfo": {}, "driverkit/uuidtext": {},
+	"driverkit/ctxio":    {}, "driverkit/keylock": {}, "driverkit/quotes": {}, "driverkit/textcut": {}, "driverkit/userinfo": {}, "driverkit/uuidtext": {},
 	"drivers/...": {"datatype", "driver", "driverkit/...", "drivers/..."},
 	// Objects of an archive are made in a folder, and then stored.
 	"drivers/bucket":                    {"datatype", "driver", "driverkit/...", "buffer/dir", "drivers/parquet", "drivers/parquet/parquettest"},
@@ -131,8 +131,8 @@ var lean = map[string][]string{
 
 // shared are packages that any other may import, because they need at most package datatype.
 var shared = []string{
-	"driverkit/buildversion", "driverkit/celltype", "driverkit/ctxio", "driverkit/jsontext", "driverkit/keylock", "driverkit/quotes", "driverkit/userinfo",
-	"driverkit/uuidtext", "driverkit/warnlog", "stream/refusal", "stream/requestid",
+	"driverkit/buildversion", "driverkit/celltype", "driverkit/ctxio", "driverkit/jsontext", "driverkit/keylock", "driverkit/quotes", "driverkit/textcut",
+	"driverkit/userinfo", "driverkit/uuidtext", "driverkit/warnlog", "stream/refusal", "stream/requestid",
 }
 
 // apart are the rooms and folders in separate modules that use only the exported API of the main module.

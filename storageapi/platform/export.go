@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"unicode/utf8"
 
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -58,7 +58,7 @@ func (c *call) preview() (any, error) {
 		for i, cell := range cells {
 			value := string(cell)
 			if len(value) > maxPreviewCell {
-				value, row[i].IsTruncated = cutText(value, maxPreviewCell), true
+				value, row[i].IsTruncated = textcut.Head(value, maxPreviewCell), true
 			}
 			row[i].ColumnName, row[i].Value = names[i], &value
 		}
@@ -75,14 +75,6 @@ func (c *call) preview() (any, error) {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		_, _ = w.Write(text) // an error means that the client has gone
 	}), nil
-}
-
-// cutText cuts at the end of a character.
-func cutText(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 func asCells(texts []string) [][]byte {

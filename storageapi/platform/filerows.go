@@ -43,7 +43,7 @@ func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvForma
 	r := &fileRows{ctx: ctx, blobs: s.blobs, file: f, format: format, skip: skip}
 	if !f.Sliced {
 		r.inner, r.gz = []string{""}, []bool{strings.HasSuffix(f.Name, ".gz")}
-		return r, r.measure()
+		return r, r.statBlobs()
 	}
 	blob, err := r.open(storageapi.ManifestName, "its manifest")
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) openFileRows(ctx context.Context, f storedFile, format csvForma
 		r.inner = append(r.inner, inner)
 		r.gz = append(r.gz, strings.HasSuffix(inner, ".gz"))
 	}
-	return r, r.measure()
+	return r, r.statBlobs()
 }
 
 // open opens a blob of the file. what names it in the error that says that it is absent.
@@ -79,8 +79,8 @@ func (r *fileRows) open(inner, what string) (*os.File, error) {
 	return f, err
 }
 
-// measure checks that every blob is there.
-func (r *fileRows) measure() error {
+// statBlobs checks that every blob is there, and adds up their sizes.
+func (r *fileRows) statBlobs() error {
 	for _, inner := range r.inner {
 		f, err := r.open(inner, fmt.Sprintf("slice %q", inner))
 		if err != nil {

@@ -55,7 +55,7 @@ func (s *server) read(ctx context.Context, req *request, dec func(any) error) er
 
 // receive returns the decompressed message of a call. It waits for the end of the call, because until then the client can fill
 // its window. The memory for that stays reserved.
-func (s *server) receive(c *call, stream callStream) ([]byte, error) {
+func (s *server) receive(c *callMemory, stream callStream) ([]byte, error) {
 	if err := stream.ReadMessageHeader(c.prefix[:]); err != nil {
 		return nil, broken(err)
 	}

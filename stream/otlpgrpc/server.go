@@ -89,7 +89,7 @@ func Register(s grpc.ServiceRegistrar, eng *forebay.Engine, opts Options) {
 	}
 	opts = opts.withDefaults()
 	srv := &server{eng: eng, opts: opts, traced: eng.Options().Tracer != nil, intake: intake.New(opts.MaxBufferedBytes)}
-	srv.calls.New = func() any { return &call{header: make(http.Header, 16)} }
+	srv.calls.New = func() any { return &callMemory{header: make(http.Header, 16)} }
 	register := func(name string, export grpc.MethodHandler) {
 		s.RegisterService(&grpc.ServiceDesc{
 			ServiceName: name, HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Export", Handler: export}},
@@ -123,12 +123,12 @@ type server struct {
 	traced    bool // the engine has a tracer
 	intake    *intake.Intake
 	deadlines deadline.Shared
-	// calls holds *call.
+	// calls holds *callMemory.
 	calls sync.Pool
 }
 
-// call is the reusable memory of one call.
-type call struct {
+// callMemory is the reusable memory of one call.
+type callMemory struct {
 	rec    mapping.Record
 	header http.Header
 	body   intake.Body
@@ -139,7 +139,7 @@ type call struct {
 type request struct {
 	signal  forebay.Signal
 	srv     *server
-	call    *call
+	call    *callMemory
 	headers int // bytes of metadata
 	sum     otlp.Sum
 	docs    iter.Seq[mapping.FieldDocument]
@@ -200,7 +200,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	if err != nil {
 		return nil, err
 	}
-	c := s.calls.Get().(*call)
+	c := s.calls.Get().(*callMemory)
 	defer s.release(c)
 	req := &request{signal: signal, srv: s, call: c, headers: headers}
 	if err := s.read(ctx, req, dec); err != nil {
@@ -213,7 +213,7 @@ func (s *server) handle(ctx context.Context, signal forebay.Signal, dec func(any
 	return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: s, FullMethod: "/" + services[signal] + "/Export"}, export)
 }
 
-func (s *server) release(c *call) {
+func (s *server) release(c *callMemory) {
 	s.intake.Release(&c.body)
 	c.rec.Reset()
 	clear(c.header)

@@ -140,11 +140,11 @@ func withdrawLogs(k *changelog.Keeper, o Options) {
 		withdraw(k.Instance(), k.Owner(), o)
 		return
 	}
-	owner, err := record(ctx, o.Owners, k.Instance()) // may be an old one. Then the next start of a node deletes them
+	owner, err := readOwner(ctx, o.Owners, k.Instance()) // may be an old one. Then the next start of a node deletes them
 	if err == nil && (owner.State == changelog.Drained || owner.State == changelog.Retired) {
 		err = deleteLogs(ctx, o.Log, k.Instance(), owner)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrUnknown) {
 		o.Logger.Warn("unused log left on the servers", "instance", k.Instance(), "cause", err, "next", "none; it is deleted when a node starts")
 	}
 }
@@ -156,15 +156,6 @@ func withdraw(instance string, owner changelog.Owner, o Options) {
 	if err := deleteLogs(ctx, o.Log, instance, owner); err != nil {
 		o.Logger.Warn("log of a retired instance left", "instance", instance, "cause", err, "next", "delete its stream on the servers")
 	}
-}
-
-// record reads the record of an instance, which may be an old one.
-func record(ctx context.Context, owners changelog.Owners, instance string) (o changelog.Owner, err error) {
-	v, err := owners.Get(ctx, changelog.OwnerKey(instance))
-	if err == nil && v.Version > 0 {
-		err = o.UnmarshalJSON(v.Value)
-	}
-	return o, err
 }
 
 // renew recreates the folder if its last batch is the batch where the log begins. The ids that its engine gives from now on are

@@ -68,6 +68,7 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 		defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
 		stopped := errors.New("the local level accepts no more rows")
 		l.failure = nil
+		l.closeAppender() // of the previous opening
 		opts, err := l.options(at)
 		if err == nil {
 			opts.Apply = func(_ context.Context, b changelog.StoredBatch) error {
@@ -100,9 +101,8 @@ func (l *batchLog) Begin(ctx context.Context, at buffer.LogPosition) iter.Seq2[b
 	}
 }
 
-// options closes the previous appender and returns the options of the next, which starts at the local level's position.
+// options returns the options of the next appender, which starts at the local level's position.
 func (l *batchLog) options(at buffer.LogPosition) (changelog.AppenderOptions, error) {
-	l.closeAppender()
 	opts := changelog.AppenderOptions{
 		Log: l.log, Instance: l.name(), Node: l.node, Logger: l.logger,
 		NextEpoch: l.keeper.NextEpoch, Valid: l.keeper.Valid, Released: l.keeper.Owner().Released,

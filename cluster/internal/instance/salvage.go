@@ -236,7 +236,7 @@ func (i *Instance) logEnd(ctx context.Context, dir, instance string) (end change
 	return end, fmt.Errorf("%w: the record of instance %s does not say what its log had", ErrCannotSalvage, instance)
 }
 
-// readOwner reads the record of an instance. The error is [ErrUnknown] if there is none.
+// readOwner reads the record of an instance, which may be an old one. The error is [ErrUnknown] if there is none.
 func readOwner(ctx context.Context, owners changelog.Owners, instance string) (o changelog.Owner, err error) {
 	v, err := owners.Get(ctx, changelog.OwnerKey(instance))
 	if err != nil {

@@ -82,8 +82,8 @@ func New(owners changelog.Owners, node string, length time.Duration, log *slog.L
 	return l
 }
 
-// Close ends all leases. If calls still use one, all are left to their silence. Otherwise Close waits briefly for the pending releases, so that
-// no other node waits for the silence of this one. The caller makes sure that no Take follows.
+// Close ends all leases. If a lease is in use, all of them run out by themselves. Otherwise Close waits briefly for the pending releases to be
+// written, so that no other node waits for the silence of this one. The caller makes sure that no Take follows.
 func (l *Leases) Close() {
 	over := make(chan struct{})
 	go func() {

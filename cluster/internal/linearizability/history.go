@@ -56,9 +56,9 @@ type part struct {
 	text    string
 }
 
-// outcome is the result that a client sees. A change sets live. A read sets all fields. A change refused because the source or sink
+// observation is the result that a client sees. A change sets live. A read sets all fields. A change refused because the source or sink
 // exists, or does not, is zero.
-type outcome struct {
+type observation struct {
 	part
 	setting string
 	sink    part
@@ -67,10 +67,10 @@ type outcome struct {
 
 // state is a source as a read shows it. Versions keep rising when a source or sink is recreated. The token of a sink is unknown until a client
 // has read it.
-type state outcome
+type state observation
 
 // show returns whether a read can show a state, and the state with the details of the read.
-func (s state) show(out outcome) (bool, state) {
+func (s state) show(out observation) (bool, state) {
 	if !out.live || !s.live {
 		return out.live == s.live, s
 	}
@@ -80,7 +80,7 @@ func (s state) show(out outcome) (bool, state) {
 	if s.token == "" {
 		s.token = out.token
 	}
-	return out == outcome(s), s
+	return out == observation(s), s
 }
 
 // change returns whether a change can be made, and the state after it.
@@ -125,7 +125,7 @@ var model = porcupine.Model{
 	},
 	Init: func() any { return state{} },
 	Step: func(before, input, output any) (bool, any) {
-		s, in, out := before.(state), input.(Op), output.(outcome)
+		s, in, out := before.(state), input.(Op), output.(observation)
 		if in.Kind == Read {
 			return s.show(out)
 		}
@@ -201,7 +201,7 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 	case isRefused && refused.Code == catalog.Busy, isAway, h.Find != nil && errors.Is(err, catalog.ErrClosed):
 		return // nothing was changed
 	case isRefused: // it is there, or it is not
-		h.note(client, do, outcome{}, call)
+		h.note(client, do, observation{}, call)
 		return
 	case err != nil:
 		h.fail(fmt.Errorf("%v: %w", do, err))
@@ -213,7 +213,7 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 			h.fail(fmt.Errorf("%v: the end of task %s: %w", do, task.ID, err))
 		case task.Status == catalog.Succeeded:
 			h.changes.Add(1)
-			h.note(client, do, outcome{part: part{live: true}}, call)
+			h.note(client, do, observation{part: part{live: true}}, call)
 		}
 	}
 	id := task.ID
@@ -228,7 +228,7 @@ func (h *History) Do(ctx context.Context, client int, cat *catalog.Catalog, do O
 }
 
 // read returns a catalog's state of a source and its sink, at one moment.
-func read(cat *catalog.Catalog, id string) (out outcome) {
+func read(cat *catalog.Catalog, id string) (out observation) {
 	source, sinks, err := cat.Sinks(id, false)
 	if err != nil {
 		return out
@@ -241,7 +241,7 @@ func read(cat *catalog.Catalog, id string) (out outcome) {
 }
 
 // note adds an operation that was called at a moment and returns now.
-func (h *History) note(client int, do Op, out outcome, call int64) {
+func (h *History) note(client int, do Op, out observation, call int64) {
 	back := h.clock.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,7 @@ type Function struct {
 	PlaceholdersOnly bool
 
 	least, most int // arguments, and most is -1 when there is no bound
-	call        func(c *call) tree.Node
+	call        func(c *evaluation) tree.Node
 }
 
 // Lookup finds a function by its name.
@@ -55,7 +55,7 @@ func (f *Function) Call(args []tree.Node, now time.Time) (tree.Node, error) {
 	if err := f.CheckArgs(len(args)); err != nil {
 		return tree.Node{}, err
 	}
-	c := &call{args: args, now: now}
+	c := &evaluation{args: args, now: now}
 	result := f.call(c)
 	if c.err != nil {
 		return tree.Node{}, fmt.Errorf("function %s: %w", f.Name, c.err)
@@ -63,21 +63,21 @@ func (f *Function) Call(args []tree.Node, now time.Time) (tree.Node, error) {
 	return result, nil
 }
 
-// A call is one evaluation. The first error stays.
-type call struct {
+// An evaluation is one call of a function. The first error stays.
+type evaluation struct {
 	args []tree.Node
 	now  time.Time
 	err  error
 }
 
-func (c *call) fail(format string, args ...any) {
+func (c *evaluation) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
 // text returns argument i as text.
-func (c *call) text(i int) string {
+func (c *evaluation) text(i int) string {
 	if c.args[i].IsCollection() {
 		c.fail("argument %d must be text, not %s", i+1, c.args[i].Kind().Phrase())
 	}
@@ -86,7 +86,7 @@ func (c *call) text(i int) string {
 
 // time returns argument i, Unix seconds, as a time. Without it that is the time of the call. The false of a date that was
 // not understood is 0.
-func (c *call) time(i int) time.Time {
+func (c *evaluation) time(i int) time.Time {
 	if i >= len(c.args) {
 		return c.now
 	}
@@ -102,24 +102,24 @@ func (c *call) time(i int) time.Time {
 func hexText(sum []byte) tree.Node { return tree.OfString(hex.EncodeToString(sum)) }
 
 var functions = index(
-	&Function{Name: "md5", least: 1, most: 1, call: func(c *call) tree.Node {
+	&Function{Name: "md5", least: 1, most: 1, call: func(c *evaluation) tree.Node {
 		sum := md5.Sum([]byte(c.text(0)))
 		return hexText(sum[:])
 	}},
-	&Function{Name: "sha1", least: 1, most: 1, call: func(c *call) tree.Node {
+	&Function{Name: "sha1", least: 1, most: 1, call: func(c *evaluation) tree.Node {
 		sum := sha1.Sum([]byte(c.text(0)))
 		return hexText(sum[:])
 	}},
 	&Function{Name: "hash", least: 2, most: 2, call: hashOf},
 	&Function{Name: "hash_hmac", least: 3, most: 3, call: hmacOf},
-	&Function{Name: "base64_encode", least: 1, most: 1, call: func(c *call) tree.Node {
+	&Function{Name: "base64_encode", least: 1, most: 1, call: func(c *evaluation) tree.Node {
 		return tree.OfString(base64.StdEncoding.EncodeToString([]byte(c.text(0))))
 	}},
-	&Function{Name: "time", call: func(c *call) tree.Node { return tree.OfInt(c.now.Unix()) }},
-	&Function{Name: "date", least: 1, most: 2, call: func(c *call) tree.Node {
+	&Function{Name: "time", call: func(c *evaluation) tree.Node { return tree.OfInt(c.now.Unix()) }},
+	&Function{Name: "date", least: 1, most: 2, call: func(c *evaluation) tree.Node {
 		return tree.OfString(datetext.Format(c.time(1), c.text(0)))
 	}},
-	&Function{Name: "strtotime", least: 1, most: 2, call: func(c *call) tree.Node {
+	&Function{Name: "strtotime", least: 1, most: 2, call: func(c *evaluation) tree.Node {
 		at, ok := datetext.Parse(c.text(0), c.time(1))
 		if !ok {
 			return tree.OfBool(false)
@@ -127,7 +127,7 @@ var functions = index(
 		return tree.OfInt(at.Unix())
 	}},
 	&Function{Name: "sprintf", least: 1, most: -1, call: sprintf},
-	&Function{Name: "concat", most: -1, call: func(c *call) tree.Node {
+	&Function{Name: "concat", most: -1, call: func(c *evaluation) tree.Node {
 		var b strings.Builder
 		for i := range c.args {
 			b.WriteString(c.text(i))
@@ -135,13 +135,13 @@ var functions = index(
 		return tree.OfString(b.String())
 	}},
 	&Function{Name: "implode", least: 2, most: 2, call: implode},
-	&Function{Name: "ifempty", least: 2, most: 2, call: func(c *call) tree.Node {
+	&Function{Name: "ifempty", least: 2, most: 2, call: func(c *evaluation) tree.Node {
 		if c.args[0].Empty() {
 			return c.args[1]
 		}
 		return c.args[0]
 	}},
-	&Function{Name: "urlencode", least: 1, most: 1, PlaceholdersOnly: true, call: func(c *call) tree.Node {
+	&Function{Name: "urlencode", least: 1, most: 1, PlaceholdersOnly: true, call: func(c *evaluation) tree.Node {
 		return tree.OfString(EncodeForm(c.text(0)))
 	}},
 )
@@ -154,7 +154,7 @@ func index(all ...*Function) map[string]*Function {
 	return m
 }
 
-func implode(c *call) tree.Node {
+func implode(c *evaluation) tree.Node {
 	list := c.args[1]
 	if list.Kind() != tree.List {
 		c.fail("argument 2 must be a list, not %s", list.Kind().Phrase())

@@ -23,7 +23,7 @@ var hashes = map[string]func() hash.Hash{
 	"ripemd160": newRIPEMD160,
 }
 
-func (c *call) algorithm() func() hash.Hash {
+func (c *evaluation) algorithm() func() hash.Hash {
 	name := strings.ToLower(c.text(0))
 	if h, ok := hashes[name]; ok {
 		return h
@@ -34,7 +34,7 @@ func (c *call) algorithm() func() hash.Hash {
 	return nil
 }
 
-func hashOf(c *call) tree.Node {
+func hashOf(c *evaluation) tree.Node {
 	if strings.EqualFold(c.args[0].Text(), "crc32b") {
 		h := crc32.NewIEEE()
 		_, _ = h.Write([]byte(c.text(1)))
@@ -49,7 +49,7 @@ func hashOf(c *call) tree.Node {
 	return hexText(sum.Sum(nil))
 }
 
-func hmacOf(c *call) tree.Node {
+func hmacOf(c *evaluation) tree.Node {
 	h, data, key := c.algorithm(), c.text(1), c.text(2)
 	if c.err != nil {
 		return tree.Node{}

@@ -25,7 +25,7 @@ type verb struct {
 // verbs are argument, flags, width, precision and letter.
 var verbs = regexp.MustCompile(`^(?:0*([1-9][0-9]*)\$)?((?:[-+0 ]|'[\x00-\x7f])*)([0-9]*)(\.[0-9]*)?([bcduoxXseEfFgG])`)
 
-func sprintf(c *call) tree.Node {
+func sprintf(c *evaluation) tree.Node {
 	format := c.text(0)
 	var b strings.Builder
 	next := 1

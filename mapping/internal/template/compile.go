@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/google/go-jsonnet/ast"
 
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/mapping/internal/tape"
 )
 
@@ -419,9 +419,5 @@ func excerpt(s string) string {
 	if len(s) <= limit {
 		return s
 	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return textcut.Head(s, limit) + "..."
 }
