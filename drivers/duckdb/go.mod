@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261130165259-0197ebe58c5f
+	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
 	golang.org/x/sync v0.23.0
 )
 
