@@ -234,7 +234,6 @@ func damagedTables(t *testing.T, rng *rand.Rand) map[string]*damagedParts {
 
 // Whatever bytes of a part are wrong, reading its end and merging it give the right rows or an error, in bounded memory, and the parts stay.
 func TestDamagedParts(t *testing.T) {
-	t.Parallel()
 	rng := seedtest.Rand(t)
 	tables := damagedTables(t, rng)
 	for _, name := range []string{"all types", "all types, plain", "few columns", "dictionary", "kinds"} {
@@ -269,7 +268,6 @@ func TestDamagedParts(t *testing.T) {
 
 // Each bit of a part, one after the other. Without FOREBAY_CASES=all it takes steps.
 func TestFlippedBits(t *testing.T) {
-	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	tables := damagedTables(t, rng)
 	for _, name := range []string{"few columns", "all types, plain", "all types"} {
