@@ -93,9 +93,10 @@ func TestEraseWaitingRows(t *testing.T) {
 func TestEraseWhileTheTargetIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, mem := vfs.NewMem(), buffertest.NewMemory()
-		away := true // no call of the target runs while it changes
+		var away atomic.Bool // imports are retried in the background while it changes
+		away.Store(true)
 		mem.Before = func(_ context.Context, call buffertest.Call) error {
-			if away && (call.Op == buffertest.OpImport || call.Op == buffertest.OpVoid) {
+			if away.Load() && (call.Op == buffertest.OpImport || call.Op == buffertest.OpVoid) {
 				return errors.New("the database is down")
 			}
 			return nil
@@ -129,7 +130,7 @@ func TestEraseWhileTheTargetIsAway(t *testing.T) {
 		}
 		e = open()
 		mustDefine(t, e, events())
-		away = false
+		away.Store(false)
 		if err := e.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
