@@ -25,7 +25,7 @@ func TestRowsError(t *testing.T) {
 	e.Complete = true
 	want = strings.Replace(want, "at least 1", "1000", 1)
 	if len(e.Rows) != driver.MaxRowErrors || e.Error() != want {
-		t.Errorf("%s with %d rows, want %s", e, len(e.Rows), want)
+		t.Errorf("got %s with %d rows, want %s", e, len(e.Rows), want)
 	}
 	long := &driver.RowsError{Rows: []driver.RowError{{Message: "x" + strings.Repeat("é", 1<<20), Column: strings.Repeat("\xff", 1<<20)}}}
 	if n := len(long.Error()); n > 2000 {

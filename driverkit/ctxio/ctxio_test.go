@@ -32,17 +32,17 @@ func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		if err := ctxio.Sleep(t.Context(), time.Hour); err != nil || time.Since(begin) != time.Hour {
-			t.Errorf("%v after %s, want nil after an hour", err, time.Since(begin))
+			t.Errorf("got %v after %s, want nil after an hour", err, time.Since(begin))
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := errors.New("ended")
 		time.AfterFunc(time.Minute, func() { cancel(ended) })
 		begin = time.Now()
 		if err := ctxio.Sleep(ctx, time.Hour); err != ended || time.Since(begin) != time.Minute {
-			t.Errorf("%v after %s, want the cause after a minute", err, time.Since(begin))
+			t.Errorf("got %v after %s, want the cause after a minute", err, time.Since(begin))
 		}
 		if err := ctxio.Sleep(ctx, time.Hour); err != ended || time.Since(begin) != time.Minute {
-			t.Errorf("%v after %s, want the cause at once", err, time.Since(begin))
+			t.Errorf("got %v after %s, want the cause at once", err, time.Since(begin))
 		}
 	})
 }
