@@ -47,7 +47,7 @@ func steadyState(t *testing.T, local bool) {
 		ingest() // pools and chunks reach their size
 	}
 	if n := testing.AllocsPerRun(1000, ingest); n >= 1 {
-		t.Errorf("%v allocations per record, want less than 1", n)
+		t.Errorf("got %v allocations per record, want less than 1", n)
 	}
 	submit := func() {
 		body := rec.Body

@@ -192,7 +192,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 		t.Fatalf("the healthy sink: %v", err)
 	}
 	if rows := len(mem.Rows("in.c-web.raw")); rows != 1 {
-		t.Errorf("%d rows of the healthy sink, want 1", rows)
+		t.Errorf("got %d rows of the healthy sink, want 1", rows)
 	}
 	err := e.Define(t.Context(), events(func(s *forebay.Source) {
 		s.Sinks = append(s.Sinks, forebay.Sink{ID: "new", Table: s.Sinks[0].Table})

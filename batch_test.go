@@ -49,7 +49,7 @@ func TestBatchAboveMaxPendingBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(mem.Rows("in.c-app.rows")); n != len(texts) {
-		t.Errorf("%d rows, want %v", n, len(texts))
+		t.Errorf("got %d rows, want %v", n, len(texts))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(mem.Rows("in.c-app.all")); got != 2*taken {
-			t.Errorf("%d rows of %d batches with 2 records each, want %v", got, taken, 2*taken)
+			t.Errorf("got %d rows of %d batches with 2 records each, want %v", got, taken, 2*taken)
 		}
 		for _, s := range e.Stats().Sinks {
 			if s.Sink != "rest" && s.Rejected["failed"] != int64(2*refused) {

@@ -380,6 +380,6 @@ func TestPortionsFitIntoASmallMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != len(recs) || raw != len(recs) {
-		t.Errorf("%d and %d rows, want %d", users, raw, len(recs))
+		t.Errorf("got %d and %d rows, want %d", users, raw, len(recs))
 	}
 }

@@ -60,7 +60,7 @@ func TestLimitOfSources(t *testing.T) {
 	}
 	mustDefine(t, e, forebay.Source{ID: "s0", Disabled: true}) // a change of one that exists
 	if n := len(e.Sources()); n != forebay.DefaultMaxSources {
-		t.Fatalf("%d sources, want %v", n, forebay.DefaultMaxSources)
+		t.Fatalf("got %d sources, want %v", n, forebay.DefaultMaxSources)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestChangeOfSourceSettingsImportsAtAllItsSinks(t *testing.T) {
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Upload.Interval = 10 * time.Second }))
 		synctest.Wait()
 		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
-			t.Fatalf("%d and %d rows in the tables, want what waited at once", users, raw)
+			t.Fatalf("got %d and %d rows in the tables, want what waited at once", users, raw)
 		}
 	})
 }
@@ -285,7 +285,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		for _, v := range []any{src, &src, []forebay.Source{src}, map[string]forebay.Source{"a": src}} {
 			if text := fmt.Sprintf(verb, v); strings.Contains(text, "hidden") {
-				t.Errorf("%s of %T: %s", verb, v, text)
+				t.Errorf("%s of %T: got %s, want no secret", verb, v, text)
 			}
 		}
 	}

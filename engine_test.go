@@ -118,7 +118,7 @@ func TestRejectionIsForOneSinkOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 0 || raw != 1 {
-		t.Fatalf("%d and %d rows, want 0 and 1", users, raw)
+		t.Fatalf("got %d and %d rows, want 0 and 1", users, raw)
 	}
 	for _, s := range e.Stats().Sinks {
 		if want := map[string]int64{"users": 1}[s.Sink]; s.Rejected["missingValue"] != want {
@@ -169,7 +169,7 @@ func TestUnsafeSinksAnswerAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(mem.Rows("in.c-web.users")); n != 1 {
-			t.Fatalf("%d rows, want 1", n)
+			t.Fatalf("got %d rows, want 1", n)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(mem.Rows("in.c-web.users")); n != 1 {
-		t.Fatalf("%d rows, want 1", n)
+		t.Fatalf("got %d rows, want 1", n)
 	}
 }
 

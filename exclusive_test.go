@@ -91,7 +91,7 @@ func TestDefineUnderALease(t *testing.T) {
 			t.Errorf("the definition waited %s for the lease, want about 10s", took)
 		}
 		if n, without := calls(), target.without.Load(); n != 3 || without != 0 {
-			t.Errorf("%d calls in the end, %d of all without the lease", n, without)
+			t.Errorf("got %d calls in the end, %d of all without the lease, want 3 and none", n, without)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 				}
 				rows := mem.Rows("in.c-web.users")
 				if len(rows) != n || len(mem.Rows("in.c-web.raw")) != n {
-					t.Fatalf("%d and %d rows, want %d", len(rows), len(mem.Rows("in.c-web.raw")), n)
+					t.Fatalf("got %d and %d rows, want %d", len(rows), len(mem.Rows("in.c-web.raw")), n)
 				}
 				for i, r := range rows {
 					if r[0] != fmt.Sprint(i) {
@@ -140,7 +140,7 @@ func TestIntakeEndsWithItsContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != n || raw != n {
-			t.Errorf("%d and %d rows, want %d", users, raw, n)
+			t.Errorf("got %d and %d rows, want %d", users, raw, n)
 		}
 	})
 }

@@ -159,7 +159,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		}(), messagetest.Want{What: `in use by another engine`, Where: `/data/local`, Next: `close that one`}},
 	} {
 		if tt.err == nil {
-			t.Errorf("%s\ngot      no error", tt.mistake)
+			t.Errorf("%s\ngot      no error\nwant     one", tt.mistake)
 			continue
 		}
 		messagetest.Check(t, tt.mistake, tt.err.Error(), tt.want)

@@ -51,7 +51,7 @@ func TestSubmittedRecordsAreStoredInOrder(t *testing.T) {
 	}
 	users := mem.Rows("in.c-web.users")
 	if len(users) != records || len(mem.Rows("in.c-web.raw")) != records {
-		t.Fatalf("%d and %d rows, want %d", len(users), len(mem.Rows("in.c-web.raw")), records)
+		t.Fatalf("got %d and %d rows, want %d", len(users), len(mem.Rows("in.c-web.raw")), records)
 	}
 	for i, row := range users {
 		if row[0] != strconv.Itoa(i) || row[1] != "Ada" {

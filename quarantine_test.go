@@ -452,7 +452,7 @@ func TestQuarantineKeepsVersions(t *testing.T) {
 				}
 			}
 			if len(list) != want {
-				t.Errorf("%d records of version %d, want %d", len(list), n, want)
+				t.Errorf("got %d records of version %d, want %d", len(list), n, want)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func TestQuarantineContent(t *testing.T) {
 		}
 	}
 	if got := rejectedOf(t, e, forebay.RejectedFilter{Content: "zoë", After: second.ID}); len(got) != 1 {
-		t.Errorf("%d records behind the second one, want 1", len(got))
+		t.Errorf("got %d records behind the second one, want 1", len(got))
 	}
 	if n, err := q.DiscardAll(t.Context(), forebay.RejectedFilter{Content: "kurt"}); err != nil || n != 1 || q.Has(second.ID) {
 		t.Errorf("%d were discarded, %v", n, err)

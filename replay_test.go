@@ -113,7 +113,7 @@ func TestReplayOfArchive(t *testing.T) {
 			t.Errorf("got %+v, want p.Stored == 1400", p)
 		}
 		if n := len(mem.Rows("in.c-again.rows")); n != 2000 {
-			t.Errorf("%d rows after a second run, want 2000", n)
+			t.Errorf("got %d rows after a second run, want 2000", n)
 		}
 		all, err := e.Sink("again", "rows").Replays(t.Context())
 		if err != nil || len(all) != 2 || all[0] != p {

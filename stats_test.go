@@ -24,6 +24,6 @@ func TestStoreBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st := eng.Stats(); st.LocalBytes == 0 || st.StoreBytes <= st.LocalBytes {
-		t.Errorf("%d bytes of files, %d of rows in them", st.StoreBytes, st.LocalBytes)
+		t.Errorf("got %d bytes of files and %d of rows in them, want some rows, and larger files", st.StoreBytes, st.LocalBytes)
 	}
 }

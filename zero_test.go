@@ -47,7 +47,7 @@ func TestEmptyPathIsNoFolder(t *testing.T) {
 		"RestoreIncomplete": forebay.RestoreIncomplete("", "", nil, buffer.Tuning{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "no name") {
-			t.Errorf("%s of an empty path: %v, want an error that says it has no name", name, err)
+			t.Errorf("%s of an empty path: got %v, want an error that says it has no name", name, err)
 		}
 	}
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {

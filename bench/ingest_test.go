@@ -43,7 +43,7 @@ func TestIngestionsStoreWhatTheyCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Rows == 0 || s.Total < s.Rows || s.Bytes < s.Rows*int64(w.bodyBytes) {
-				t.Errorf("%d rows of %d bytes in the window, %d in total", s.Rows, s.Bytes, s.Total)
+				t.Errorf("got %d rows of %d bytes in the window and %d in total, want some, whole ones, and no fewer in total", s.Rows, s.Bytes, s.Total)
 			}
 		})
 	}

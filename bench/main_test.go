@@ -49,7 +49,7 @@ func TestCommandWritesOneObjectPerScenario(t *testing.T) {
 			t.Fatalf("%s: got %v, want no error", line, err)
 		}
 		if r.RowsPerS <= 0 || r.Rounds != 2 {
-			t.Errorf("%s: %v rows/s in %d rounds, want some in 2", r.Scenario, r.RowsPerS, r.Rounds)
+			t.Errorf("%s: got %v rows/s in %d rounds, want some in 2", r.Scenario, r.RowsPerS, r.Rounds)
 		}
 		names = append(names, r.Scenario)
 	}

@@ -23,16 +23,16 @@ func TestMeasureCountsTheWindowAlone(t *testing.T) {
 		}
 		// 100 operations of each caller in a second, one more or less at either edge.
 		if want := int64(3 * 100 * 2); s.Rows < want-12 || s.Rows > want+12 {
-			t.Errorf("%d rows in the window, want about %d", s.Rows, want)
+			t.Errorf("got %d rows in the window, want about %d", s.Rows, want)
 		}
 		if s.Elapsed != time.Second {
 			t.Errorf("the window is %v, want 1s", s.Elapsed)
 		}
 		if s.Bytes != 10*s.Rows {
-			t.Errorf("%d bytes for %d rows of 10, want %v", s.Bytes, s.Rows, 10*s.Rows)
+			t.Errorf("got %d bytes for %d rows of 10, want %v", s.Bytes, s.Rows, 10*s.Rows)
 		}
 		if want := s.Rows + 3*25*2; s.Total < want-12 || s.Total > want+12 {
-			t.Errorf("%d rows in total, want about %d: the warm-up belongs to it", s.Total, want)
+			t.Errorf("got %d rows in total, want about %d: the warm-up belongs to it", s.Total, want)
 		}
 		if got := s.Latency.quantile(0.5); got < 10*time.Millisecond || got > 11*time.Millisecond {
 			t.Errorf("median latency is %v, want 10ms", got)
@@ -86,7 +86,7 @@ func TestMeasureWaitsForAStalledDisk(t *testing.T) {
 		}
 		// The warm-up of a quarter of a second belongs to the operation, not to the window.
 		if s.Rows != 1 || s.Elapsed != 6750*time.Millisecond {
-			t.Errorf("%d rows in %v, want 1 in 6.75s", s.Rows, s.Elapsed)
+			t.Errorf("got %d rows in %v, want 1 in 6.75s", s.Rows, s.Elapsed)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func TestReportIsWhole(t *testing.T) {
 		t.Error("an idle machine is called busy")
 	}
 	if len(files) != len(pictures)+2 {
-		t.Errorf("%d files for %d pictures, the page and the results, want %v", len(files), len(pictures), len(pictures)+2)
+		t.Errorf("got %d files for %d pictures, the page and the results, want %v", len(files), len(pictures), len(pictures)+2)
 	}
 }
 

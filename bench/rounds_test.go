@@ -68,7 +68,7 @@ func TestRatiosAreTakenWithinRounds(t *testing.T) {
 	near("written_per_byte", *r.WrittenPerByte, 3)
 	near("spread", r.Spread, 9)
 	if r.Rounds != 5 || r.Rows != 2*6001+3*601 {
-		t.Errorf("%d rounds with %d rows, want 5 with %d", r.Rounds, r.Rows, 2*6001+3*601)
+		t.Errorf("got %d rounds with %d rows, want 5 with %d", r.Rounds, r.Rows, 2*6001+3*601)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestChooseTakesWhatIsComparedWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(plans) != 1 {
-		t.Fatalf("%d plans, want one for the group", len(plans))
+		t.Fatalf("got %d plans, want one for the group", len(plans))
 	}
 	var measured []string
 	for _, s := range plans[0].measured {
@@ -140,7 +140,7 @@ func TestRoundsAlternateTheirOrder(t *testing.T) {
 		t.Errorf("order is %q, want %q", order, want)
 	}
 	if len(samples["a"]) != 3 || len(samples["b"]) != 3 {
-		t.Errorf("%d and %d samples, want 3 of each", len(samples["a"]), len(samples["b"]))
+		t.Errorf("got %d and %d samples, want 3 of each", len(samples["a"]), len(samples["b"]))
 	}
 }
 

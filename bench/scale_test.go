@@ -32,7 +32,7 @@ func TestScaleScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.Rows == 0 || m.Elapsed <= 0 || m.Total < m.Rows {
-				t.Errorf("%d rows of %d in %v", m.Rows, m.Total, m.Elapsed)
+				t.Errorf("got %d rows of %d in %v, want rows and time above 0, and no fewer rows in total", m.Rows, m.Total, m.Elapsed)
 			}
 			names := make(map[string][]*sample)
 			for _, name := range s.needs() {
@@ -44,7 +44,7 @@ func TestScaleScenarios(t *testing.T) {
 				want-- // the goals about memory need a system that reports it
 			}
 			if len(r.Goals) < want {
-				t.Errorf("%d verdicts on %d goals: %v, want at least %v", len(r.Goals), len(s.goals), r.Goals, want)
+				t.Errorf("got %d verdicts on %d goals: %v, want at least %v", len(r.Goals), len(s.goals), r.Goals, want)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestScenarioOnOneCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Rows == 0 || m.Latency.Total == 0 || m.CPU > m.Elapsed*5/4 {
-		t.Errorf("%d rows with %d latencies, %v of CPU in %v", m.Rows, m.Latency.Total, m.CPU, m.Elapsed)
+		t.Errorf("got %d rows with %d latencies, and %v of CPU in %v, want some of both, and at most 5/4 of that time", m.Rows, m.Latency.Total, m.CPU, m.Elapsed)
 	}
 	if err := withCores(1<<10, func() error { return nil }); err == nil || !strings.Contains(err.Error(), "-cpu 1024") {
 		t.Errorf("more cores than there are: %v", err)

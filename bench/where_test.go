@@ -60,7 +60,7 @@ func whereTotal(t *testing.T, duration string) map[string]float64 {
 			t.Errorf("%s %s: %.3f of the CPU is in no stage, reported is %.3f", l.Size, l.Way, got, l.Outside)
 		}
 		if l.Rows == 0 {
-			t.Errorf("%s %s: no rows", l.Size, l.Way)
+			t.Errorf("%s %s: got no rows, want some", l.Size, l.Way)
 		}
 	}
 	if got, want := strings.Join(names, ", "), "150B sync, 150B submit, 1KB sync, 1KB submit"; got != want {

@@ -99,7 +99,7 @@ func TestEmptyPathIsNoFolder(t *testing.T) {
 		"Open": opened, "Checkpoint": b.Checkpoint(t.Context(), ""), "Restore": buffer.Restore("", "", nil, buffer.Tuning{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "no name") {
-			t.Errorf("%s of an empty path: %v, want an error that says it has no name", name, err)
+			t.Errorf("%s of an empty path: got %v, want an error that says it has no name", name, err)
 		}
 	}
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {

@@ -278,7 +278,7 @@ func TestUnreadableSector(t *testing.T) {
 					t.Fatalf("after 59 minutes: %s, damaged %d", state(b, "a"), st.Damaged.Rows)
 				}
 				if st.Files[0].Attempt < 10 {
-					t.Errorf("%d attempts in 59 minutes, want at least 10", st.Files[0].Attempt)
+					t.Errorf("got %d attempts in 59 minutes, want at least 10", st.Files[0].Attempt)
 				}
 				broken.Store(!comesBack)
 				time.Sleep(10 * time.Minute)

@@ -113,7 +113,7 @@ func TestDamageIsListedForItsRetention(t *testing.T) {
 		}
 		time.Sleep(89 * 24 * time.Hour)
 		if n := count(); n != 5 {
-			t.Errorf("%d records after 89 days, want 5", n)
+			t.Errorf("got %d records after 89 days, want 5", n)
 		}
 		time.Sleep(2 * 24 * time.Hour)
 		synctest.Wait()

@@ -151,7 +151,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 			t.Errorf("got %d rows, want 80", n)
 		}
 		if n := first.beside.Load(); n > 0 {
-			t.Errorf("%d calls without the lease, want 0", n)
+			t.Errorf("got %d calls without the lease, want 0", n)
 		}
 	})
 }

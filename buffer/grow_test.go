@@ -45,7 +45,7 @@ func TestNamesOfColumns(t *testing.T) {
 						t.Errorf("%q in %+v: got %v, want no error", tt.name, table, err)
 					}
 				} else if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("column 2: the name %q %s", tt.name, want)) {
-					t.Errorf("%q in %+v: %v, want %s", tt.name, table, err, want)
+					t.Errorf("%q in %+v: got %v, want %s", tt.name, table, err, want)
 				}
 			}
 		}

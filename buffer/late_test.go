@@ -59,7 +59,7 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 					time.Sleep(5 * time.Hour)
 					synctest.Wait()
 					if target.calls.Load() > 5*60 {
-						t.Errorf("%d attempts in 5 hours, want at most 5*60", target.calls.Load())
+						t.Errorf("got %d attempts in 5 hours, want at most 5*60", target.calls.Load())
 					}
 				}
 				if st, _ := b.Sink("a").Stats(); st.Discarded.Rows+st.Expired.Rows != 0 {
@@ -216,7 +216,7 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 		time.Sleep(80 * time.Second)
 		synctest.Wait()
 		if n := staging.deletes.Load(); n != 2 {
-			t.Fatalf("%d deletes, want the one that hangs and another", n)
+			t.Fatalf("got %d deletes, want the one that hangs and another", n)
 		}
 		list, err := b.Damaged(t.Context())
 		if err != nil || len(list) != 1 {

@@ -34,12 +34,12 @@ func TestRoomThatComesWithTheTimeoutIsGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reserved != 0 {
-			t.Fatalf("%v, and %d reservations, want 0", err, reserved)
+			t.Fatalf("got %v, and %d reservations, want 0", err, reserved)
 		}
 		cancel()
 	}
 	if refusals == 0 || refusals == 100 {
-		t.Errorf("%d calls of 100 saw the end of their time first", refusals)
+		t.Errorf("got %d calls of 100 that saw the end of their time first, want some but not all", refusals)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, _ := after.Sink("a").Stats(); st.Accepted != 3 {
-			t.Errorf("%s: %d rows after the cut, want 3", dir, st.Accepted)
+			t.Errorf("%s: got %d rows after the cut, want 3", dir, st.Accepted)
 		}
 		if err := after.Close(); err != nil {
 			t.Fatal(err)

@@ -81,7 +81,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 					return
 				}
 				if st := b.Stats(); st.PendingBytes > maxBytes+callers*int64(len(value)+20) { // with calls about to be refused
-					t.Errorf("%d bytes are pending, the bound is %d, want at most maxBytes+callers*int64(len(value)+20)", st.PendingBytes, maxBytes)
+					t.Errorf("got %d pending bytes, want at most the bound of %d and one row of each caller", st.PendingBytes, maxBytes)
 				}
 				last = ticket
 				// Waiting is for another goroutine, because a caller that waits cannot fill the memory.

@@ -237,7 +237,7 @@ func TestRefusedFilesThatAreHeld(t *testing.T) {
 					}
 				}
 				if imports > 260 {
-					t.Errorf("%d imports, want at most 260", imports)
+					t.Errorf("got %d imports, want at most 260", imports)
 				}
 				if c.want == "no room" {
 					define(t, b, "a", quarantined())
@@ -573,7 +573,7 @@ func TestRefusedRowsHaveFewLogLines(t *testing.T) {
 			t.Fatalf("%d refused rows went to the quarantine, want %d", st.Poison.Rows, files)
 		}
 		if n := log.count("file imported without refused rows"); n < 2 || n > 10 {
-			t.Errorf("%d lines for %d files in half an hour, want 2 to 10", n, files)
+			t.Errorf("got %d lines for %d files in half an hour, want 2 to 10", n, files)
 		}
 		if text := log.text.String(); !strings.Contains(text, " files=1 ") || !strings.Contains(text, " files=2 ") {
 			t.Errorf("the lines do not count files:\n%.2000s", text)

@@ -76,7 +76,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 					t.Errorf("got %s, want files closed by pressure", state(b, "a"))
 				}
 				if len(st.Files) > 40 {
-					t.Errorf("%d files for 20 MB in a room of 2 MB, want at most 40", len(st.Files))
+					t.Errorf("got %d files for 20 MB in a room of 2 MB, want at most 40", len(st.Files))
 				}
 				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Fatal(err)
@@ -113,7 +113,7 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 			}
 		}
 		if st, _ := b.Sink("a").Stats(); len(st.Files) > 9 {
-			t.Errorf("%d files, want at most 9", len(st.Files))
+			t.Errorf("got %d files, want at most 9", len(st.Files))
 		}
 	})
 }
@@ -184,6 +184,6 @@ func TestConditionsThatCanNeverBeMetAreNamed(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "is never reached"); n != 1 {
-		t.Errorf("%d lines in the log, want 1:\n%s", n, &log)
+		t.Errorf("got %d lines in the log, want 1:\n%s", n, &log)
 	}
 }

@@ -38,13 +38,13 @@ func TestOutageEndsForAllAtOnce(t *testing.T) {
 		first := o.calls.Load()
 		time.Sleep(3 * time.Hour)
 		if n := o.calls.Load() - first; n < 3*1000 || n > 3*1500 {
-			t.Errorf("%d calls in 3 hours, want about one in 10 s for each of 3 sinks", n)
+			t.Errorf("got %d calls in 3 hours, want about one in 10 s for each of 3 sinks", n)
 		}
 		o.away.Store(false)
 		time.Sleep(13 * time.Second) // the longest delay with its random part, and the imports
 		synctest.Wait()
 		if n := arrived(b); n != 300 {
-			t.Errorf("%d rows in the tables 13 s after the outage, want 300", n)
+			t.Errorf("got %d rows in the tables 13 s after the outage, want 300", n)
 		}
 		verify(t, b)
 	})
@@ -65,14 +65,14 @@ func TestOutageCostsFewCallsAfterARestart(t *testing.T) {
 		b = openAt(t, "data", opts)
 		time.Sleep(time.Minute)
 		if n := o.calls.Load() - before; n < 3 || n > 25 {
-			t.Errorf("%d calls in the first minute, want about one in 10 s", n)
+			t.Errorf("got %d calls in the first minute, want about one in 10 s", n)
 		}
 		o.away.Store(false)
 		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := arrived(b); n != 100 {
-			t.Errorf("%d rows in the table, want 100", n)
+			t.Errorf("got %d rows in the table, want 100", n)
 		}
 		closeBuffer(t, b)
 	})
@@ -82,7 +82,7 @@ func TestOutageCostsFewCallsAfterARestart(t *testing.T) {
 func TestOutageHasFewLogLines(t *testing.T) {
 	withOutage(t, slog.LevelDebug, func(t *testing.T, b *buffer.Buffer, o *outage, log *lines) {
 		if n := log.count("upload failed"); n != 3 {
-			t.Errorf("%d lines for the first 300 failures, want one a sink", n)
+			t.Errorf("got %d lines for the first 300 failures, want one a sink", n)
 		}
 		time.Sleep(time.Hour)
 		if n := log.count("upload failed"); n < 3*7 || n > 3*12 {
@@ -98,7 +98,7 @@ func TestOutageHasFewLogLines(t *testing.T) {
 			t.Errorf("%d lines of the end, want one a sink", n)
 		}
 		if n := log.count("file imported"); n != 3 {
-			t.Errorf("%d lines of imports, want one a file", n)
+			t.Errorf("got %d lines of imports, want one a file", n)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				}
 				time.Sleep(broken)
 				if n := calls.Load(); n > 5+10+int64(broken/(4*time.Minute)) {
-					t.Errorf("%d calls in %s, want at most 5+10+int64(broken/(4*time.Minute))", n, broken)
+					t.Errorf("got %d calls in %s, want at most %d", n, broken, 15+broken/(4*time.Minute))
 				}
 				if st, _ := b.Sink("a").Stats(); st.Files[0].RetryAfter.Before(time.Now()) {
 					t.Errorf("the next attempt was at %s, it is %s", st.Files[0].RetryAfter, time.Now())
@@ -243,7 +243,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				time.Sleep(within)
 				synctest.Wait()
 				if n := arrived(b); n != 5 {
-					t.Errorf("%d rows in the table, want 5", n)
+					t.Errorf("got %d rows in the table, want 5", n)
 				}
 			})
 		})

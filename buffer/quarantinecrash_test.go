@@ -215,7 +215,7 @@ func TestReplayMeetsAFailingDisk(t *testing.T) {
 			}
 			flush(t, b, "a")
 			if rows := len(mem.Rows("in.c-test.a")); rows != 2 {
-				t.Errorf("%d rows after all replays, want 2", rows)
+				t.Errorf("got %d rows after all replays, want 2", rows)
 			}
 			verify(t, b)
 			closeBuffer(t, b)

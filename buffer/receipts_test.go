@@ -305,7 +305,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 		for key := range calls {
 			put(key)
 			if st := b.Stats(); st.Keys > 1000 || st.KeyBytes > 1<<20 && bound == "bytes" {
-				t.Fatalf("%s: %d keys of %d bytes", bound, st.Keys, st.KeyBytes)
+				t.Fatalf("%s: got %d keys of %d bytes, want at most 1000 keys, and 1 MiB if bytes are bounded", bound, st.Keys, st.KeyBytes)
 			}
 		}
 		st := b.Stats()
@@ -316,7 +316,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 		b = openAt(t, "data", opts)
 		s = define(t, b, "a")
 		if after := b.Stats(); after.Keys != st.Keys || after.KeyBytes != st.KeyBytes {
-			t.Errorf("%s: %d keys of %d bytes after a restart, want %d of %d", bound, after.Keys, after.KeyBytes, st.Keys, st.KeyBytes)
+			t.Errorf("%s: got %d keys of %d bytes after a restart, want %d of %d", bound, after.Keys, after.KeyBytes, st.Keys, st.KeyBytes)
 		}
 		if put(calls-1) || put(calls-300) || !put(0) {
 			t.Errorf("%s: not the oldest keys were forgotten", bound)

@@ -42,7 +42,7 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 		}
 		synctest.Wait()
 		if st, _ = b.Sink("a").Stats(); st.Target.Rows != 1 {
-			t.Errorf("%d rows in the table, want 1", st.Target.Rows)
+			t.Errorf("got %d rows in the table, want 1", st.Target.Rows)
 		}
 	})
 }

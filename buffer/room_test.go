@@ -145,7 +145,7 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 			}
 		}
 		if len(rows) != 50 || len(order) != 50 {
-			t.Fatalf("%d rows of %d calls, want 50", len(rows), len(order))
+			t.Fatalf("got %d rows of %d calls, want 50", len(rows), len(order))
 		}
 		for i := range rows {
 			if rows[i] != i || order[i] != i {
@@ -218,7 +218,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 					t.Fatal(err)
 				}
 				if after, _ := b.Sink("a").Stats(); after.Target.Rows != before.Accepted+1 {
-					t.Errorf("%d rows after %d, want one more", after.Target.Rows, before.Accepted)
+					t.Errorf("got %d rows after %d, want one more", after.Target.Rows, before.Accepted)
 				}
 				if st := b.Stats(); st.PendingBytes != 0 || a.Full() != nil {
 					t.Errorf("%d bytes are reserved for nobody", st.PendingBytes)
@@ -341,7 +341,7 @@ func TestOverloadByDisk(t *testing.T) {
 		}
 	}
 	if len(seen) != n+10 {
-		t.Fatalf("%d rows in the table, want %d", len(seen), n+10)
+		t.Fatalf("got %d rows in the table, want %d", len(seen), n+10)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestStatsHaveTheRealBytesOfTheStore(t *testing.T) {
 	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	put(t, b, define(t, b, "a"), 0, 100)
 	if st := b.Stats(); st.StoreBytes <= st.LocalBytes || st.LocalBytes == 0 {
-		t.Errorf("%d bytes of files, %d of rows in them", st.StoreBytes, st.LocalBytes)
+		t.Errorf("got %d bytes of files and %d of rows in them, want some rows, and larger files", st.StoreBytes, st.LocalBytes)
 	}
 }
 

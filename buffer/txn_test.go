@@ -65,7 +65,7 @@ func TestWipeChunks(t *testing.T) {
 				}
 			}
 			if c.ranged != (ranges == 1) || ranges > 1 {
-				t.Errorf("%d ranges deleted, want one: %v", ranges, c.ranged)
+				t.Errorf("got %d ranges deleted, want one: %v", ranges, c.ranged)
 			}
 			for _, batch := range []*pebble.Batch{fill, wipe} {
 				if err := db.Apply(batch, pebble.NoSync); err != nil {

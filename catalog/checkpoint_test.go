@@ -75,7 +75,7 @@ func TestCheckpoint(t *testing.T) {
 	other, err := restored.Source("other")
 	versions, e := restored.Versions(catalog.Ref{Source: "other"})
 	if err != nil || e != nil || len(versions) != other.Version.Number {
-		t.Errorf("%d versions of %v, %v, %v", len(versions), other, err, e)
+		t.Errorf("got %d versions, %v, %v, want the %d of %v", len(versions), err, e, other.Version.Number, other)
 	}
 	done(t, restored)(restored.Delete(user, catalog.Ref{Source: "web"}))
 }

@@ -103,7 +103,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 		}
 		mem.After = nil
 		if len(crashes) != 3 {
-			t.Fatalf("%d calls of the target, want 3", len(crashes))
+			t.Fatalf("got %d calls of the target, want 3", len(crashes))
 		}
 		tables := mem
 		for i, left := range crashes {

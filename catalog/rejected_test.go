@@ -205,7 +205,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		c.deaf.Store(true)
 		list, missing := listed(t, a.Catalog, 100)
 		if len(list) != 2*each || len(missing) != 1 || missing[0].Node != "c" {
-			t.Errorf("%d records without %v", len(list), missing)
+			t.Errorf("got %d records without %v, want %d without node c", len(list), missing, 2*each)
 		}
 		var lacks *catalog.MissingError
 		if err := a.Handle("shop", "orders").DiscardRejected(t.Context(), user, far, ""); !errors.As(err, &lacks) || lacks.Missing[0].Node != "c" {
@@ -285,7 +285,7 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 		defer adoption.Close()
 		list, missing := listed(t, c.Catalog, 3)
 		if len(list) != 7 || len(missing) != 0 {
-			t.Fatalf("%d records without %v", len(list), missing)
+			t.Fatalf("got %d records without %v, want 7 of all nodes", len(list), missing)
 		}
 		i := slices.IndexFunc(list, func(r forebay.RejectedRecord) bool { return restored.Sink("shop", "orders").Quarantine().Has(r.ID) })
 		if cells, err := c.Handle("shop", "orders").TestRejected(t.Context(), list[i].ID); err != nil || cells[0].Reason != "missingValue" {

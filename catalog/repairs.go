@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // repairs is what remains to be done because the disk, the engine or the target failed. The sweep does it, with growing
@@ -124,8 +126,8 @@ func (c *Catalog) sweep() {
 	defer c.tasks.work.Done()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	pause := repairFirst
-	retry := time.NewTimer(pause)
+	pause := ctxio.Pause{First: repairFirst, Last: sweepEvery}
+	retry := time.NewTimer(repairFirst)
 	retry.Stop()
 	defer retry.Stop()
 	for {
@@ -142,12 +144,11 @@ func (c *Catalog) sweep() {
 		case <-c.repairs.wake:
 		}
 		if c.repair(c.ctx) {
-			pause = repairFirst
+			pause.Reset()
 			retry.Stop()
 			continue
 		}
-		retry.Reset(pause)
-		pause = min(2*pause, sweepEvery)
+		retry.Reset(pause.Next())
 	}
 }
 

@@ -300,10 +300,10 @@ func TestSharedRace(t *testing.T) {
 				}
 			}
 			if len(versions) != 1+3*each {
-				t.Errorf("%d versions, want %v", len(versions), 1+3*each)
+				t.Errorf("got %d versions, want %v", len(versions), 1+3*each)
 			}
 			if _, sinks, _ := n.Sinks("web", false); len(sinks) != 4 {
-				t.Errorf("%d sinks, want 4", len(sinks))
+				t.Errorf("got %d sinks, want 4", len(sinks))
 			}
 		}
 	})

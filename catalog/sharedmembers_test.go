@@ -189,7 +189,7 @@ func TestFilesThroughAnyNode(t *testing.T) {
 			"retry of all": func() error { return all[1].Retry(t.Context(), web) },
 		} {
 			if err := do(); !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0].Node != "c" {
-				t.Errorf("%s without its node: %v", what, err)
+				t.Errorf("%s without its node: got %v, want an error that names node c", what, err)
 			}
 		}
 		adopted, err := all[1].Adopt("c", 2, all[2].eng)

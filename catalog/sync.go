@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 func (c *Catalog) engineHas(def *forebay.Definition) bool {
@@ -91,12 +92,6 @@ func (e *unknownError) Error() string {
 
 func (e *unknownError) Unwrap() error { return e.err }
 
-// The first and the last pause between two attempts to read back.
-const (
-	readBackFirst = 50 * time.Millisecond
-	readBackLast  = 10 * time.Second
-)
-
 // readBack finds out whether the records of a change are stored, whose commit failed with cause. Until that is known the
 // engine has the old tree, which was acknowledged last. Only Close ends the attempts.
 func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (stored bool, err error) {
@@ -105,7 +100,8 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 	}
 	ctx, source := c.ctx, ch.ref.Source
 	onOld := false
-	for pause := readBackFirst; ; pause = min(2*pause, readBackLast) {
+	pause := ctxio.Pause{First: 50 * time.Millisecond, Last: 10 * time.Second}
+	for {
 		stored, next, err := c.co.outcome(ch, records, cause)
 		switch {
 		case err == nil && stored && onOld:
@@ -118,9 +114,7 @@ func (c *Catalog) readBack(ch *change, records map[string][]byte, cause error) (
 			c.log.Warn("outcome of a definition change unknown", "source", source, "cause", cause, "next", "the definition is read again")
 			onOld = c.restore(ctx, source, ch.old) == nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if pause.Wait(ctx) != nil {
 			if stored {
 				return true, nil
 			}

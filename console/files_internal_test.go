@@ -118,7 +118,7 @@ func TestPageOfAnOutageIsBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(list.Causes) > maxCauses || len(rows) > pageSize || list.Matching != many || list.From != 19_950 {
-					t.Errorf("%d causes, %d files from %d of %d", len(list.Causes), len(rows), list.From, list.Matching)
+					t.Errorf("got %d causes and %d files from %d of %d, want at most %d causes and %d files from 19950 of %d", len(list.Causes), len(rows), list.From, list.Matching, maxCauses, pageSize, many)
 				}
 				return string(b)
 			}

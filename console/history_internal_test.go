@@ -76,7 +76,7 @@ func TestHistoryOfAWeek(t *testing.T) {
 			t.Errorf("%s: got %d points from %v to %v, want %d", ranges[i].name, len(p), p[0].at, p[len(p)-1].at, want)
 		}
 		if last := p[len(p)-1]; i > 0 && (last.in != 2 || last.local != 50) {
-			t.Errorf("%s: %v rows/s and an age of %v s, want 2 and 50", ranges[i].name, last.in, last.local)
+			t.Errorf("%s: got %v rows/s and an age of %v s, want 2 and 50", ranges[i].name, last.in, last.local)
 		}
 	}
 }

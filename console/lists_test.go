@@ -100,7 +100,7 @@ func TestPagesOfGroups(t *testing.T) {
 			seen[g.Column] = true
 		}
 		if len(got.Columns) != 100 || !got.MoreChoices {
-			t.Errorf("%d columns to choose from, want 100; more: %t", len(got.Columns), got.MoreChoices)
+			t.Errorf("got %d columns to choose from, want 100; more: %t", len(got.Columns), got.MoreChoices)
 		}
 	}
 	if len(seen) != columns {

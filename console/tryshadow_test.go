@@ -45,7 +45,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%s: not within a minute", what)
+			t.Fatalf("%s: it did not happen within a minute", what)
 		}
 	}
 }

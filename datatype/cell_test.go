@@ -229,7 +229,7 @@ func TestCellsAllocateNothing(t *testing.T) {
 				_, _ = datatype.AppendBytes(dst, cell)
 			}
 		}); n != 0 {
-			t.Errorf("%s %q: %v allocations, want 0", c.typ, c.cell, n)
+			t.Errorf("%s %q: got %v allocations, want 0", c.typ, c.cell, n)
 		}
 	}
 }

@@ -19,10 +19,10 @@ func TestLimitsForbidWhatEitherForbids(t *testing.T) {
 		},
 	} {
 		if got := c.a.And(c.b); got != c.want {
-			t.Errorf("%+v and %+v: %+v, want %v", c.a, c.b, got, c.want)
+			t.Errorf("%+v and %+v: got %+v, want %v", c.a, c.b, got, c.want)
 		}
 		if got := c.b.And(c.a); got != c.want {
-			t.Errorf("%+v and %+v: %+v, want %v", c.b, c.a, got, c.want)
+			t.Errorf("%+v and %+v: got %+v, want %v", c.b, c.a, got, c.want)
 		}
 	}
 	for _, l := range []datatype.Limits{{MinYear: -1}, {MaxYear: -1}, {MaxCell: -1}, {MaxDepth: -1}, {NumberDigits: -1}, {NumberScale: -1}} {

@@ -95,7 +95,7 @@ func TestFileRowsClosesSlicesAndEndsWithItsContext(t *testing.T) {
 			want = context.Canceled
 		}
 		if !errors.Is(rows.Err(), want) || open != 0 || rows.Next() {
-			t.Errorf("%v with %d readers open, want %v", rows.Err(), open, want)
+			t.Errorf("got %v with %d readers open, want %v", rows.Err(), open, want)
 		}
 		rows = f.ReadRows(t.Context())
 		if n = -1 << 30; !rows.Next() || rows.Close() != nil || rows.Close() != nil || open != 0 {
@@ -233,7 +233,7 @@ func TestFileRowsGivesStoredRows(t *testing.T) {
 		}
 	}
 	if n, stored, err := read(); n != 3*each || stored < n/4 || err != nil {
-		t.Errorf("%d rows, %d of them as stored, %v", n, stored, err)
+		t.Errorf("got %d rows, %d of them as stored, %v, want %d and at least a quarter", n, stored, err, 3*each)
 	}
 	f.Slices[1].Rows++
 	if n, _, err := read(); n != 2*each || err == nil {
@@ -280,6 +280,6 @@ func TestFileRowsDoesNotAllocatePerRow(t *testing.T) {
 			t.Fatal(rows.Err())
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a row, want 0", n)
+		t.Errorf("got %v allocations a row, want 0", n)
 	}
 }

@@ -19,7 +19,7 @@ func TestContractImportsNoEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	const module = "github.com/forebay/forebay/"
-	ours := []string{"datatype", "driver", "driverkit/buildversion", "driverkit/celltype", "driverkit/quotes", "driverkit/uuidtext", "internal/gunzip"}
+	ours := []string{"datatype", "driver", "driverkit/buildversion", "driverkit/celltype", "driverkit/quotes", "driverkit/textcut", "driverkit/uuidtext", "internal/gunzip"}
 	var got []string
 	for path := range strings.FieldsSeq(string(out)) {
 		if name, found := strings.CutPrefix(path, module); found {

@@ -81,6 +81,6 @@ func TestRowReaderDoesNotAllocatePerRow(t *testing.T) {
 			t.Fatal(r.Err())
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a row, want 0", n)
+		t.Errorf("got %v allocations a row, want 0", n)
 	}
 }

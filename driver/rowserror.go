@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/driverkit/textcut"
 )
 
 // MaxRowErrors bounds the rows that one [RowsError] names.
@@ -89,13 +91,8 @@ func (r RowError) String() string {
 
 // Shown returns r with its texts as people see them, each as UTF-8, and cut after 256 bytes.
 func (r RowError) Shown() RowError {
-	r.Column, r.Reason, r.Message = cutText(r.Column), cutText(r.Reason), cutText(r.Message)
-	return r
-}
-
-func cutText(s string) string {
-	if len(s) > maxRowMessage {
-		s = s[:maxRowMessage] + "…"
+	for _, text := range []*string{&r.Column, &r.Reason, &r.Message} {
+		*text = strings.ToValidUTF8(textcut.Short(*text, maxRowMessage), "\ufffd")
 	}
-	return strings.ToValidUTF8(s, "\ufffd")
+	return r
 }

@@ -25,11 +25,14 @@ func TestRowsError(t *testing.T) {
 	e.Complete = true
 	want = strings.Replace(want, "at least 1", "1000", 1)
 	if len(e.Rows) != driver.MaxRowErrors || e.Error() != want {
-		t.Errorf("%s with %d rows, want %s", e, len(e.Rows), want)
+		t.Errorf("got %s with %d rows, want %s", e, len(e.Rows), want)
 	}
-	long := &driver.RowsError{Rows: []driver.RowError{{Message: strings.Repeat("é", 1<<20), Column: strings.Repeat("\xff", 1<<20)}}}
+	long := &driver.RowsError{Rows: []driver.RowError{{Message: "x" + strings.Repeat("é", 1<<20), Column: strings.Repeat("\xff", 1<<20)}}}
 	if n := len(long.Error()); n > 2000 {
-		t.Errorf("a text of %d bytes", n)
+		t.Errorf("the text of refused rows has %d bytes, want at most 2000", n)
+	}
+	if got, want := long.Rows[0].Shown().Message, "x"+strings.Repeat("é", 127)+"…"; got != want {
+		t.Errorf("a long message is shown as %q, want whole characters: %q", got, want)
 	}
 	if empty := (&driver.RowsError{}); empty.Error() == "" || empty.Unwrap() != nil {
 		t.Errorf("an empty error: %v", empty)

@@ -30,7 +30,7 @@ func TestTextIsFoundBehindEscapes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := m.in([]byte(tt.in)); got != tt.want {
-			t.Errorf("%q in %q: %v, want %v", tt.text, tt.in, got, tt.want)
+			t.Errorf("%q in %q: got %v, want %v", tt.text, tt.in, got, tt.want)
 		}
 	}
 }

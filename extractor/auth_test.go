@@ -131,7 +131,7 @@ func TestHMAC(t *testing.T) {
 	}
 	same(t, "requests", lines, []string{"GET /a/b?x=1&page=1 ", "GET /a/b?x=1&page=1 ", "GET /a/b?x=1&page=2 ", `POST /c {"x":2,"page":1}`})
 	if len(nonces) != len(got) {
-		t.Errorf("%d nonces for %d requests, want %v", len(nonces), len(got), len(got))
+		t.Errorf("got %d nonces for %d requests, want %v", len(nonces), len(got), len(got))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestTokenIsNotUsedUnsaved(t *testing.T) {
 	})
 	checkError(t, r.err, "disk full")
 	if n := len(a.asked()); n != 1 {
-		t.Errorf("%d requests: %s, want 1", n, a.asked())
+		t.Errorf("got %d requests: %s, want 1", n, a.asked())
 	}
 }
 

@@ -81,7 +81,7 @@ func TestConcurrentRequestsShareALogin(t *testing.T) {
 			}
 			wg.Wait()
 			if logins.Load() != round+1 {
-				t.Fatalf("%d logins in %d rounds, want %v", logins.Load(), round+1, round+1)
+				t.Fatalf("got %d logins in %d rounds, want %v", logins.Load(), round+1, round+1)
 			}
 			time.Sleep(11 * time.Second)
 		}
@@ -108,7 +108,7 @@ func TestConcurrentRequestsShareAFailure(t *testing.T) {
 		}
 		wg.Wait()
 		if logins.Load() != 1 {
-			t.Errorf("%d logins, want 1", logins.Load())
+			t.Errorf("got %d logins, want 1", logins.Load())
 		}
 	})
 }

@@ -91,6 +91,6 @@ func TestTrustedOrigins(t *testing.T) {
 	_, err := extractor.Parse([]byte(config(`"http": {"trustedOrigins": ["https://a", "o", "ftp://a", "https://a/b", "https://u@a", "https://*", "https://a.*.b", 5, "https://a?x"]}`, `"jobs": [{"endpoint": "u"}]`)))
 	checkError(t, err, `http.trustedOrigins[1]: must be an origin such as "https://files.example.com"`)
 	if n := strings.Count(err.Error(), "must be an origin"); n != 8 {
-		t.Errorf("%d problems, want 8: %v", n, err)
+		t.Errorf("got %d problems, want 8: %v", n, err)
 	}
 }

@@ -36,7 +36,7 @@ func TestFingerprintOfPages(t *testing.T) {
 		for j, b := range answers {
 			spaced := strings.NewReplacer(",", " ,\n", ":", ": ").Replace(b)
 			if same := pageOf(t, a).fingerprint(new(pageScroller)) == pageOf(t, spaced).fingerprint(new(pageScroller)); same != (i == j) {
-				t.Errorf("%s and %s count as the same: %v, want (i == j)", a, b, same)
+				t.Errorf("%s and %s count as the same: %v, want %v", a, b, same, i == j)
 			}
 		}
 	}

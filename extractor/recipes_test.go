@@ -245,7 +245,7 @@ func TestRecipes(t *testing.T) {
 	}
 	sections := strings.Split(page, "\n### ")[1:]
 	if len(sections) != len(recipes) {
-		t.Errorf("%d sections for %d recipes, want %v", len(sections), len(recipes), len(recipes))
+		t.Errorf("got %d sections for %d recipes, want %v", len(sections), len(recipes), len(recipes))
 	}
 	for _, section := range sections {
 		name, body, _ := strings.Cut(section, "\n")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
 
@@ -192,9 +193,5 @@ func (r *redactor) excerpt(body string) string {
 		// A secret may be cut at the end of the examined text.
 		text = text[:strings.LastIndexAny(text, " \t\r\n,;\"'&<>")+1]
 	}
-	text = strings.Join(strings.Fields(r.clean(text)), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return textcut.Short(strings.Join(strings.Fields(r.clean(text)), " "), most)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/extractor/internal/function"
 	"github.com/forebay/forebay/extractor/internal/tree"
 )
@@ -120,11 +121,7 @@ func (pl *plan) shown(u *url.URL) string {
 		copied.User = url.User(redacted)
 	}
 	const most = 2000 // a link of an API may be as long as its response
-	text := pl.secrets.clean(strings.Replace(copied.String(), url.QueryEscape(redacted)+"@", redacted+"@", 1))
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return textcut.Short(pl.secrets.clean(strings.Replace(copied.String(), url.QueryEscape(redacted)+"@", redacted+"@", 1)), most)
 }
 
 // shownEndpoint is shown for the text of an endpoint, which may be no URL.

@@ -231,7 +231,7 @@ func TestSecrets(t *testing.T) {
 			_, err = extractor.Run(t.Context(), parsed, extractor.State{}, extractor.Options{Logger: logger})
 			s.Close()
 			if err == nil {
-				t.Errorf("%s: no error", name)
+				t.Errorf("%s: got no error, want one", name)
 			}
 			shown := logged.String() + fmt.Sprintf("%v %+v %#v", err, err, err)
 			for _, hidden := range []string{secret, "n3sted", "l0gin-t0ken", escapeQuery(secret), base64Text(secret), md5Text(secret), sha1Text("l0gin-t0ken" + secret)} {

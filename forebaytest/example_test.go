@@ -115,7 +115,7 @@ func TestFailedImportIsRetried(t *testing.T) {
 			}
 		}
 		if imports != 4 || failed != 3 {
-			t.Errorf("%d imports, %d of them failed", imports, failed)
+			t.Errorf("got %d imports, of which %d failed, want 4, of which 3 fail", imports, failed)
 		}
 	})
 }

@@ -101,7 +101,7 @@ func TestColumnsOf(t *testing.T) {
 	}
 	got := m.Columns()
 	if len(got) != len(want) {
-		t.Fatalf("%d columns, want %d: %v", len(got), len(want), got)
+		t.Fatalf("got %d columns, want %d: %v", len(got), len(want), got)
 	}
 	for i, w := range want {
 		if got[i] != w.column {

@@ -228,7 +228,7 @@ func TestCompat(t *testing.T) {
 				t.Errorf("%s: got %s, want %s", tc.id, got, tc.ours)
 			}
 			if got := cell(tc.col, tc.record, true); got != tc.compat {
-				t.Errorf("%s with Compat: %s, want %s", tc.id, got, tc.compat)
+				t.Errorf("%s with Compat: got %s, want %s", tc.id, got, tc.compat)
 			}
 		}
 		if (tc.ours == tc.compat) != tc.noSwitch {

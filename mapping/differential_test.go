@@ -148,7 +148,7 @@ func TestDifferentialCorpus(t *testing.T) {
 	skipUnderRace(t)
 	cases := corpus(t)
 	if len(cases) < 200 {
-		t.Errorf("%d cases, want at least 200", len(cases))
+		t.Errorf("got %d cases, want at least 200", len(cases))
 	}
 	for _, c := range cases {
 		t.Run("", func(t *testing.T) { sameOrFail(t, c, sampleRecord()) })

@@ -361,7 +361,7 @@ func TestEncoderCallsMethodsWithoutReflection(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 		if n := testing.AllocsPerRun(200, run); n != 0 && !raceEnabled {
-			t.Errorf("%s: %v allocations per row, want none", name, n)
+			t.Errorf("%s: got %v allocations per row, want none", name, n)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestFailuresDoNotHarmLaterEvaluations(t *testing.T) {
 		bad := mustCompile(t, Template("t", content))
 		for i := range 600 {
 			if _, err := bad.AppendRow(nil, JSON([]byte(`{}`))); err == nil {
-				t.Fatalf("%s: no failure", name)
+				t.Fatalf("%s: got no error, want one", name)
 			}
 			if i%100 != 99 {
 				continue

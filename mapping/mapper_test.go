@@ -378,7 +378,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		}
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations per row, want 0", name, n)
+			t.Errorf("%s: got %v allocations per row, want 0", name, n)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func TestBodyCellIsTheSameWithPaths(t *testing.T) {
 			}
 			cell, _, _ := strings.Cut(string(b), "\",\"")
 			if want := "row\n" + strings.TrimSuffix(string(a), "\"\n"); !strings.HasPrefix(string(b), want+"\",\"") {
-				t.Errorf("%.60q as %s: %.80q, want %.80q", s, f, cell, want)
+				t.Errorf("%.60q as %s: got %.80q, want %.80q", s, f, cell, want)
 			}
 		}
 	}

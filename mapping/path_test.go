@@ -108,7 +108,7 @@ func samePaths(t *testing.T, path, want string, records ...*Record) {
 				reason = MissingValue
 			}
 			if c.Value != cell || reasonOf(c.Err) != reason {
-				t.Errorf("%s of record %d as %s: %s %v, want %s", path, i, c.Column, c.Value, c.Err, cell)
+				t.Errorf("%s of record %d as %s: got %s %v, want %s", path, i, c.Column, c.Value, c.Err, cell)
 			}
 		}
 	}

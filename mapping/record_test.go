@@ -86,7 +86,7 @@ func TestReleaseAllocatesNothing(t *testing.T) {
 		row, _ = m.AppendRow(row[:0], r)
 		r.Release()
 	}); n >= 1 {
-		t.Errorf("%v allocations per row, want less than 1", n)
+		t.Errorf("got %v allocations per row, want less than 1", n)
 	}
 }
 

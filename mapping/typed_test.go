@@ -270,12 +270,12 @@ func TestTypedKinds(t *testing.T) {
 			got = "NULL"
 		}
 		if got != tc.want || cell.Type != tc.col.DataType {
-			t.Errorf("%s as %s: %q %v, want %q", tc.col.Type, tc.col.DataType, got, cell.Err, tc.want)
+			t.Errorf("%s as %s: got %q %v, want %q", tc.col.Type, tc.col.DataType, got, cell.Err, tc.want)
 		}
 		row, err := m.AppendRow(nil, tc.r)
 		want := strings.ReplaceAll(`,"`+strings.ReplaceAll(tc.want, `"`, `""`)+"\"\n", `,"NULL"`, ",")
 		if err == nil && !strings.HasSuffix(string(row), want) || (err != nil) != (cell.Err != nil) {
-			t.Errorf("%s as %s: %q %v, want %q", tc.col.Type, tc.col.DataType, row, err, want)
+			t.Errorf("%s as %s: got %q %v, want %q", tc.col.Type, tc.col.DataType, row, err, want)
 		}
 	}
 }
@@ -357,7 +357,7 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 		}
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%v allocations per row, want 0", n)
+			t.Errorf("got %v allocations per row, want 0", n)
 		}
 	}
 }
@@ -411,7 +411,7 @@ func FuzzTyped(tf *testing.F) {
 		same := func(how string, got Cell) {
 			t.Helper()
 			if got.Value != cell.Value || got.Null != cell.Null || reasonOf(got.Err) != reasonOf(cell.Err) {
-				t.Fatalf("%s of %s %s: %q %v %v, want %q %v %v", how, column.DataType, value, got.Value, got.Null, got.Err, cell.Value, cell.Null, cell.Err)
+				t.Fatalf("%s of %s %s: got %q %v %v, want %q %v %v", how, column.DataType, value, got.Value, got.Null, got.Err, cell.Value, cell.Null, cell.Err)
 			}
 		}
 		if utf8.ValidString(value) && !strings.Contains(value, `\u`) && !(column.DataType == datatype.JSON && strings.Contains(value, `\`)) {

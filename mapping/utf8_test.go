@@ -81,7 +81,7 @@ func TestUntypedCellsThatATargetCannotStore(t *testing.T) {
 		_, err = m.AppendRow(nil, rec)
 		cause, _ := errors.AsType[*Error](err)
 		if (cause == nil) != (c.want == 0) || cause != nil && (cause.Reason != c.want || cause.Column != "c") {
-			t.Errorf("%v column, body %q, limits %+v: %v, want %v", c.column.Type, c.body, c.limits, err, c.want)
+			t.Errorf("%v column, body %q, limits %+v: got %v, want %v", c.column.Type, c.body, c.limits, err, c.want)
 		}
 		if cell := m.Cell(1, rec); (cell.Err == nil) != (c.want == 0) {
 			t.Errorf("%v column, body %q, limits %+v: the cell is %+v", c.column.Type, c.body, c.limits, cell)

@@ -49,7 +49,7 @@ func TestUUIDsOfManyGoroutines(t *testing.T) {
 		}
 	}
 	if len(seen) != workers*each {
-		t.Errorf("%d values, want %d", len(seen), workers*each)
+		t.Errorf("got %d values, want %d", len(seen), workers*each)
 	}
 }
 
@@ -61,11 +61,11 @@ func TestUUIDFollowsTheWallClock(t *testing.T) {
 		s.wall.Add(int64(off)) // the value of a source whose clock was right before it was set by -off
 		first := string(s.appendText(nil))
 		if ahead := time.Until(time.Unix(0, int64(s.now()))); (ahead - off).Abs() > time.Minute {
-			t.Errorf("%v before the check, want %v", ahead, off)
+			t.Errorf("got an id that is %v ahead before the check, want %v", ahead, off)
 		}
 		s.checked.Store(int64(time.Since(s.start) - 2*wallCheck))
 		if second := string(s.appendText(nil)); second <= first {
-			t.Errorf("%s after %s, want more than %v", second, first, first)
+			t.Errorf("got %s after %s, want more than %v", second, first, first)
 		}
 		if ahead := time.Until(time.Unix(0, int64(s.now()))); ahead.Abs() > time.Minute {
 			t.Errorf("got %v after the check, want at most a minute", ahead)

@@ -174,6 +174,6 @@ func TestAllocations(t *testing.T) {
 		}
 	})
 	if n > 30 {
-		t.Errorf("%v allocations for a batch of 100 records, want at most 30", n)
+		t.Errorf("got %v allocations for a batch of 100 records, want at most 30", n)
 	}
 }

@@ -182,6 +182,6 @@ func TestRowsAllocateByBatch(t *testing.T) {
 		}))
 	}
 	if slices.Max(counts) > 30 || counts[1] > counts[0]+1 {
-		t.Errorf("%v allocations for batches of 100 and 2000 records", counts)
+		t.Errorf("got %v allocations for batches of 100 and 2000 records, want at most 30 and no more for the larger", counts)
 	}
 }

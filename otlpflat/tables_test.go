@@ -379,7 +379,7 @@ func TestTables(t *testing.T) {
 				}
 				cells := mapper.Cells(&mapping.Record{Document: doc, Received: arrival})
 				if len(cells) != len(want) {
-					t.Fatalf("%s: %d cells, want %d", name, len(cells), len(want))
+					t.Fatalf("%s: got %d cells, want %d", name, len(cells), len(want))
 				}
 				record := mapping.JSON(text)
 				record.Received = arrival

@@ -107,7 +107,7 @@ func (k signal) check(tb testing.TB, data []byte) bool {
 		n--
 	}
 	if _, ok := next(); ok || n != 0 {
-		tb.Fatalf("%s %x: the number of records differs by %d", k.name, before, n)
+		tb.Fatalf("%s %x: got a number of records that differs by %d, want the same", k.name, before, n)
 	}
 	return true
 }

@@ -137,7 +137,7 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[Job, error] {
 // WaitForJob polls a storage job until it has ended. A failed job is a [*JobError]. ctx bounds the wait. The job continues after
 // its end.
 func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
-	job, err := poll(ctx, pollFirst, pollMax, func() (*Job, bool, error) {
+	job, err := poll(ctx, ctxio.Pause{First: 20 * time.Millisecond, Last: 3 * time.Second}, func() (*Job, bool, error) {
 		job, err := c.Job(ctx, id)
 		return job, err == nil && job.Finished(), err
 	})
@@ -152,7 +152,7 @@ func (c *Client) WaitForJob(ctx context.Context, id IntID) (*Job, error) {
 
 // poll reads a job until it is finished, with delays that grow. At the end of ctx it returns the job as it was read last,
 // with the cause.
-func poll[T any](ctx context.Context, delay, longest time.Duration, read func() (job *T, finished bool, err error)) (*T, error) {
+func poll[T any](ctx context.Context, pause ctxio.Pause, read func() (job *T, finished bool, err error)) (*T, error) {
 	for {
 		job, finished, err := read()
 		if err != nil {
@@ -161,17 +161,11 @@ func poll[T any](ctx context.Context, delay, longest time.Duration, read func() 
 		if finished {
 			return job, nil
 		}
-		if ctxio.Sleep(ctx, delay) != nil {
-			return job, context.Cause(ctx)
+		if err := pause.Wait(ctx); err != nil {
+			return job, err
 		}
-		delay = min(2*delay, longest)
 	}
 }
-
-const (
-	pollFirst = 20 * time.Millisecond
-	pollMax   = 3 * time.Second
-)
 
 // start makes a call that returns a job. If the server did the work at once, the job is nil and the response is in out.
 func (c *Client) start(ctx context.Context, r request, out any) (*Job, error) {

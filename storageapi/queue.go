@@ -9,6 +9,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // The states of a queue job.
@@ -185,15 +187,10 @@ func (c *Client) KillQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
 	return c.queueJob(ctx, post(path("jobs", string(id), "kill"), struct{}{}))
 }
 
-const (
-	queuePollFirst = 100 * time.Millisecond
-	queuePollMax   = 5 * time.Second
-)
-
 // WaitForQueueJob polls a job until it has ended. Any end but success is a [*QueueJobError]. ctx bounds the wait. The job
 // continues after its end.
 func (c *Client) WaitForQueueJob(ctx context.Context, id ID) (*QueueJob, error) {
-	job, err := poll(ctx, queuePollFirst, queuePollMax, func() (*QueueJob, bool, error) {
+	job, err := poll(ctx, ctxio.Pause{First: 100 * time.Millisecond, Last: 5 * time.Second}, func() (*QueueJob, bool, error) {
 		job, err := c.QueueJob(ctx, id)
 		return job, err == nil && (job.IsFinished || job.Status == QueueSuccess), err
 	})

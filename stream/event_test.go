@@ -196,6 +196,6 @@ func TestNoSinkIsSaid(t *testing.T) {
 		t.Errorf("status %d %q, warning %q", a.status, a.text, a.header.Get("X-Stream-Warning"))
 	}
 	if n := s.eng.Stats().Dropped["empty"]; n != 1 {
-		t.Errorf("%d dropped, want 1", n)
+		t.Errorf("got %d dropped, want 1", n)
 	}
 }

@@ -45,7 +45,7 @@ func TestIngestAllocs(t *testing.T) {
 		h.ServeHTTP(w, r)
 	})
 	if n > 3 {
-		t.Errorf("%v allocations per request, want at most 3", n)
+		t.Errorf("got %v allocations per request, want at most 3", n)
 	}
 }
 

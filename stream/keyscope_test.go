@@ -92,7 +92,7 @@ func TestKeyOutlivesChangesOfTheSource(t *testing.T) {
 				}
 			}
 			if got := s.keyed(); got != want {
-				t.Errorf("%s, split %q: %s after the repetition, want %s", name, split, got, want)
+				t.Errorf("%s, split %q: got %s after the repetition, want %s", name, split, got, want)
 			}
 			r.body = `[{"n":7}]`
 			if status, _, answer := send(r); status != 422 {
@@ -171,7 +171,7 @@ func TestKeyOfTelemetryOutlivesRotation(t *testing.T) {
 		t.Errorf("replayed %q after the rotation, want true", again)
 	}
 	if n := s.tables()["logs"]; n != 2 {
-		t.Errorf("%d rows of logs, want 2", n)
+		t.Errorf("got %d rows of logs, want 2", n)
 	}
 }
 

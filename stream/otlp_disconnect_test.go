@@ -90,7 +90,7 @@ func TestOTLPDisconnect(t *testing.T) {
 	}
 	for name, n := range rows {
 		if n != records || strings.HasPrefix(name, "cut") {
-			t.Errorf("%d records of %s", n, name)
+			t.Errorf("got %d records of %s, want all %d of a whole request and none of one that was cut", n, name, records)
 		}
 	}
 	if rows["stays"] != records {

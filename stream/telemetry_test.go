@@ -186,7 +186,7 @@ func TestOTLPRefusals(t *testing.T) {
 		})
 	}
 	if n := s.tables()["all"]; n != 0 {
-		t.Errorf("%d rows of refused requests, want 0", n)
+		t.Errorf("got %d rows of refused requests, want 0", n)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestOTLPOverload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(s.mem.Rows("in.c-app.all")); n != taken {
-		t.Errorf("%d rows of %d batches, want %v", n, taken, taken)
+		t.Errorf("got %d rows of %d batches, want %v", n, taken, taken)
 	}
 }
 
@@ -425,6 +425,6 @@ func TestOTLPOrder(t *testing.T) {
 		}
 	}
 	if len(rows) != len(bodies) {
-		t.Errorf("%d rows, want %v", len(rows), len(bodies))
+		t.Errorf("got %d rows, want %v", len(rows), len(bodies))
 	}
 }

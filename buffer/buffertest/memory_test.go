@@ -67,7 +67,7 @@ func TestMemoryHooks(t *testing.T) {
 		t.Errorf("Put = %v, want the error of Before", err)
 	}
 	if n := len(m.Objects()); n != 0 {
-		t.Errorf("%d objects after a refused Put, want 0", n)
+		t.Errorf("got %d objects after a refused Put, want 0", n)
 	}
 	fail["before put"], fail["after put"] = nil, lost
 	if err := m.Put(ctx, obj, text("\"a\"\n")); err != lost {

@@ -78,7 +78,7 @@ func TestMerge(t *testing.T) {
 				}
 			}
 			if got := len(readTable(t, tables, dayTable.ID)); got != len(all) {
-				t.Errorf("%d rows after repeated imports, want %d", got, len(all))
+				t.Errorf("got %d rows after repeated imports, want %d", got, len(all))
 			}
 			tables.folder.Grace = 0
 			if err := tables.Compact(t.Context(), dayTable); err != nil {

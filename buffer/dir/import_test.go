@@ -128,7 +128,7 @@ func TestRowsOfAnAbsentTable(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("%d results, want 1", n)
+		t.Errorf("got %d results, want 1", n)
 	}
 }
 

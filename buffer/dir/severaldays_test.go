@@ -145,7 +145,7 @@ func TestImportsOfOtherProcessesAreFound(t *testing.T) {
 	}
 	for id := range files {
 		if err := knows.Import(t.Context(), newFile(id, dayTable, dayRows(1, 1))); !driver.IsPermanent(err) {
-			t.Errorf("%s with other rows: %v, want a permanent error", id, err)
+			t.Errorf("%s with other rows: got %v, want a permanent error", id, err)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestTailIsBounded(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if _, err := tables.Tail(ended, "t", 5); !errors.Is(err, context.Canceled) {
-			t.Errorf("%+v: after the end of the context: %v", o, err)
+			t.Errorf("%+v: got %v after the end of the context, want context.Canceled", o, err)
 		}
 		tail, err := tables.Tail(t.Context(), "t", 5)
 		if o.Gzip {

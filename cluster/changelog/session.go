@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // final reports whether opening the log again cannot help.
@@ -15,12 +16,12 @@ func final(err error) bool {
 // run appends until the appender ends, with one writer after the other.
 func (a *Appender) run(ctx context.Context, w Writer) {
 	defer close(a.done)
-	delay := a.opts.RetryMin
+	pause := ctxio.Pause{First: a.opts.RetryMin, Last: a.opts.RetryMax}
 	for {
 		before := a.State().Released
 		err := a.session(ctx, w)
 		if a.State().Released != before {
-			delay = a.opts.RetryMin
+			pause.Reset()
 		}
 		// Nothing was sent again inside of the session. A new epoch, and the log's records before its marker, decide.
 		for w = nil; w == nil; {
@@ -32,10 +33,7 @@ func (a *Appender) run(ctx context.Context, w Writer) {
 			if ctx.Err() == nil && a.setState(Suspect, err) {
 				a.opts.Logger.Warn("log failed", "cause", err, "next", "check that a majority of the servers is running")
 			}
-			select {
-			case <-time.After(delay):
-				delay = min(2*delay, a.opts.RetryMax)
-			case <-ctx.Done():
+			if pause.Wait(ctx) != nil {
 				a.end(fmt.Errorf("the appender was closed: %w", ErrUnknown))
 				return
 			}

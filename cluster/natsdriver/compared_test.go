@@ -30,7 +30,7 @@ func TestChangeBesideOneUnderWay(t *testing.T) {
 			return result
 		})
 		if !errors.Is(err, tc.want) || calls < tc.least || tc.least < 5 && calls > tc.least || calls > 20 {
-			t.Errorf("%s: %v after %d calls, want %v", what, err, calls, tc.want)
+			t.Errorf("%s: got %v after %d calls, want %v", what, err, calls, tc.want)
 		}
 	}
 }

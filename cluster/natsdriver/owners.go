@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -171,13 +172,9 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 // compared repeats a change that the leader has refused without comparing it, because another change of the key is in progress. It acknowledges a change
 // a moment before it stops counting it as in progress, so that the next one of the same caller may be refused.
 func compared(ctx context.Context, change func() error) (err error) {
-	for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
-		if err = change(); code(err) != jetstream.JSErrCodeStreamWrongLastSequenceConstant {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+	pause := ctxio.Pause{First: time.Millisecond, Last: 64 * time.Millisecond}
+	for range 7 {
+		if err = change(); code(err) != jetstream.JSErrCodeStreamWrongLastSequenceConstant || pause.Wait(ctx) != nil {
 			return err
 		}
 	}

@@ -174,7 +174,7 @@ func TestExtractIntoADatabase(t *testing.T) {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 	if n := rowsOf(t, file, `"in.c-toy-shop.items"`); n != 20 {
-		t.Errorf("%d items, want 20", n)
+		t.Errorf("got %d items, want 20", n)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestBudgetOfAliases(t *testing.T) {
 		d.into(doc.Content[0], reflect.ValueOf(&sources).Elem(), "sources", 0)
 		large := slices.DeleteFunc(d.mistakes, func(m mistake) bool { return strings.HasPrefix(m.text, "unknown key") })
 		if len(large) != 1 || !strings.Contains(large[0].text, "too large") || len(d.nodes) > all {
-			t.Errorf("%s: %d nodes of %d, mistakes %v", name, len(d.nodes), all, large)
+			t.Errorf("%s: got %d nodes and the mistakes %v, want at most %d nodes and one mistake about the size", name, len(d.nodes), large, all)
 		}
 	}
 }

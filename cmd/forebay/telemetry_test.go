@@ -213,7 +213,7 @@ func TestViewsOfServe(t *testing.T) {
 	var late int
 	err = conn.QueryRow(`SELECT count(*) FROM otel_bank_logs WHERE Body = 'without a time' AND unixepoch() - unixepoch(Timestamp) BETWEEN 0 AND 60`).Scan(&late)
 	if err != nil || late != 1 {
-		t.Errorf("%d logs with the time of receipt, want 1: %v", late, err)
+		t.Errorf("got %d logs with the time of receipt, want 1: %v", late, err)
 	}
 	for _, view := range []string{"logs", "traces", "span_events", "span_links", "metrics_gauge", "metrics_buckets", "metrics_quantiles"} {
 		for _, prefix := range []string{"otel_", "otel_bank_"} {

@@ -67,7 +67,7 @@ func TestRunbookOfASink(t *testing.T) {
 		}
 	}
 	if found != 4 {
-		t.Errorf("%d sections in %s, want 4", found, list)
+		t.Errorf("got %d sections in %s, want 4", found, list)
 	}
 }
 

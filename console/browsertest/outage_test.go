@@ -98,7 +98,7 @@ func TestOutage(t *testing.T) {
 		t.Errorf("the page takes %.1f %% of a core", busy)
 	}
 	if n := eval[int](b, `document.querySelectorAll("table.causes tbody tr").length`); n != 1 {
-		t.Errorf("%d causes, want 1", n)
+		t.Errorf("got %d causes, want 1", n)
 	}
 	b.choose("Next")
 	b.until(`location.hash.includes("from=50")`)

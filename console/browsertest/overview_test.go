@@ -54,7 +54,7 @@ func TestManySinks(t *testing.T) {
 	b.text("All 1,000 sinks flow")
 	b.text("1–50 of 1,000")
 	if n := eval[int](b, `document.querySelectorAll("#sinks tbody tr").length`); n != 50 {
-		t.Errorf("%d rows, want 50", n)
+		t.Errorf("got %d rows, want 50", n)
 	}
 	size := eval[int](b, `performance.getEntriesByType("navigation")[0].decodedBodySize`)
 	if size > 60<<10 {
@@ -103,7 +103,7 @@ func TestNamesAndWidths(t *testing.T) {
 			t.Errorf("%s: without a name: %q", hash, bad)
 		}
 		if n := eval[int](b, `document.querySelectorAll("h1").length`); n != 1 {
-			t.Errorf("%s: %d headings of the first level, want 1", hash, n)
+			t.Errorf("%s: got %d headings of the first level, want 1", hash, n)
 		}
 		if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(360, 740)); err != nil {
 			t.Fatal(err)

@@ -123,7 +123,7 @@ func TestWidened(t *testing.T) {
 		}
 	}
 	if got := celltype.AppendWidened(nil, []byte("12"), 0); string(got) != "12" {
-		t.Errorf("%q without a scale", got)
+		t.Errorf("got %q without a scale, want 12", got)
 	}
 }
 
@@ -209,7 +209,7 @@ func checkExact(t *testing.T, name, text, got string, reason celltype.Reason) {
 		fits = new(big.Rat).Mul(want, ten(38)).IsInt() && new(big.Rat).Abs(want).Cmp(ten(38)) < 0 && (want.IsInt() || wholeAndFraction(want) <= 38) && len(digits) <= 38
 	}
 	if fits != (reason == celltype.OK) {
-		t.Errorf("%s of %q: %q %q, fits: %v, want (reason == celltype.OK)", name, text, got, reason, fits)
+		t.Errorf("%s of %q: got %q and the reason %q, and it fits: %v", name, text, got, reason, fits)
 		return
 	}
 	if !fits {
@@ -388,7 +388,7 @@ func TestConversionsDoNotAllocate(t *testing.T) {
 	} {
 		text := []byte(c.text)
 		if n := testing.AllocsPerRun(100, func() { _, _ = c.convert(dst, text) }); n != 0 {
-			t.Errorf("%s: %v allocations, want 0", name, n)
+			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
 	}
 }

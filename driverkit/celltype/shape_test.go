@@ -38,7 +38,7 @@ func TestLevelsAndNumbersOfADocument(t *testing.T) {
 	} {
 		conv := celltype.NewConverter(datatype.JSON, celltype.Rules{}, c.limits)
 		if got := conv.CheckDocument([]byte(c.text)); got != c.want {
-			t.Errorf("%s with %+v: %q, want %q", c.text, c.limits, got, c.want)
+			t.Errorf("%s with %+v: got %q, want %q", c.text, c.limits, got, c.want)
 		}
 	}
 	conv := celltype.NewConverter(datatype.String, celltype.Rules{}, levels)

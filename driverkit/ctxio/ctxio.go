@@ -2,6 +2,7 @@
 package ctxio
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -31,3 +32,19 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 	return context.Cause(ctx)
 }
+
+// Pause is the time between attempts. It doubles with each attempt, from First to Last.
+type Pause struct{ First, Last, next time.Duration }
+
+// Wait sleeps for the next pause, like [Sleep].
+func (p *Pause) Wait(ctx context.Context) error { return Sleep(ctx, p.Next()) }
+
+// Next returns the next pause, for a caller that waits for it in a different way.
+func (p *Pause) Next() time.Duration {
+	d := cmp.Or(p.next, p.First)
+	p.next = min(2*d, p.Last)
+	return d
+}
+
+// Reset makes the next pause the first one again.
+func (p *Pause) Reset() { p.next = 0 }

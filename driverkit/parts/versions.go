@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // A table whose parts are split by day or merged is a link to its newest version:
@@ -73,15 +74,14 @@ func (t *Tables) lock(ctx context.Context, table string, alone bool) (unlock io.
 
 // waitLock locks a file or folder. It waits at most until ctx ends.
 func (t *Tables) waitLock(ctx context.Context, path string, alone bool) (unlock io.Closer, err error) {
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	pause := ctxio.Pause{First: time.Millisecond, Last: 50 * time.Millisecond}
+	for {
 		unlock, ok, err := t.FS.Lock(path, alone)
 		if ok || err != nil {
 			return unlock, err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := pause.Wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

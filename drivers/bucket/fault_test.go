@@ -185,7 +185,7 @@ func TestErrors(t *testing.T) {
 			err := c.call()
 			switch {
 			case err == nil, driver.IsPermanent(err) != c.permanent:
-				t.Errorf("%v; permanent: %v, want %v", err, driver.IsPermanent(err), c.permanent)
+				t.Errorf("got %v; permanent: %v, want %v", err, driver.IsPermanent(err), c.permanent)
 			case errors.Is(err, fs.ErrNotExist):
 				t.Errorf("%v matches fs.ErrNotExist, but the object may be there", err)
 			case !strings.Contains(err.Error(), "s3://"), strings.Contains(err.Error(), buckettest.SecretKey):

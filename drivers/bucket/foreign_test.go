@@ -113,7 +113,7 @@ func TestTwoImporters(t *testing.T) {
 	}
 	wait.Wait()
 	if rows, keys := w.rows(t, "", "events"), w.keys(t); len(rows) != 3*files || len(keys) != 2*files+1 {
-		t.Errorf("%d rows in %d objects, want %d in %d", len(rows), len(keys), 3*files, 2*files+1)
+		t.Errorf("got %d rows in %d objects, want %d in %d", len(rows), len(keys), 3*files, 2*files+1)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestRemoveUploadsOfTablesAndArchives(t *testing.T) {
 		}
 		for _, want := range []int{len(c.want), 0} {
 			if removed, err := c.remove(t.Context(), -time.Hour); removed != want || err != nil {
-				t.Errorf("%s: %d removed, %v, want %d", c.name, removed, err, want)
+				t.Errorf("%s: got %d removed, %v, want %d", c.name, removed, err, want)
 			}
 		}
 	}

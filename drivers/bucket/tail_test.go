@@ -50,7 +50,7 @@ func TestTail(t *testing.T) {
 					got += string(row[0]) + " " + text + ";"
 				}
 				if err != nil || got != want || len(tail.Columns) != 3 || n > 0 && tail.Imported.IsZero() {
-					t.Errorf("%d rows: %q, imported %v, %v, want %q", n, got, tail.Imported, err, want)
+					t.Errorf("%d rows: got %q, imported %v, %v, want %q", n, got, tail.Imported, err, want)
 				}
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/textcut"
 )
 
 // Codes of errors of ClickHouse.
@@ -88,11 +89,7 @@ func (e *serverError) Error() string {
 	if slices.Contains(quiet, e.Code) && !(e.rows && e.Code == badArguments) { // an expression of the table or a view may have cells as arguments
 		message := anyCode.ReplaceAllString(e.text, "")
 		message, _, _ = strings.Cut(strings.TrimPrefix(message, " DB::Exception: "), "\n")
-		const most = 400
-		if len(message) > most {
-			message = message[:most] + "…"
-		}
-		s += ": " + strings.ToValidUTF8(message, "\ufffd")
+		s += ": " + strings.ToValidUTF8(textcut.Short(message, 400), "\ufffd")
 	}
 	return s
 }

@@ -94,7 +94,7 @@ func TestDecimals(t *testing.T) {
 	for i, row := range rows(t, target.DB(), "t") {
 		for j, got := range row { // DuckDB shows no zero where the type has no digit for it
 			if want := all[i][j]; got != want && strings.Replace(got, ".", "0.", 1) != want {
-				t.Errorf("%s of a %s, want %s", got, types[j], want)
+				t.Errorf("got %s of a %s, want %s", got, types[j], want)
 			}
 		}
 	}
@@ -168,7 +168,7 @@ func TestRefusedRows(t *testing.T) {
 			}
 			refused := importRows("unique", rows)
 			if len(refused.Rows) != 1 || refused.Rows[0].Row != wantRow || refused.Rows[0].Reason != "constraint" || refused.Complete {
-				t.Errorf("%s at %d: %v, want row %d", what, at, refused.Rows, wantRow)
+				t.Errorf("%s at %d: got %v, want row %d", what, at, refused.Rows, wantRow)
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func TestRefusedRows(t *testing.T) {
 		}
 		var refused *driver.RowsError
 		if err := target.Import(t.Context(), file("range", table, all...)); !errors.As(err, &refused) || len(refused.Rows) != len(c.bad) {
-			t.Errorf("%s out of range: %v, want %d refused rows", c.typ, err, len(c.bad))
+			t.Errorf("%s out of range: got %v, want %d refused rows", c.typ, err, len(c.bad))
 		} else if last := refused.Rows[len(c.bad)-1]; last.Row != int64(len(c.bad)) || last.Column != "c1" || last.Reason != "malformed" {
 			t.Errorf("%s out of range: the last row is %v", c.typ, last)
 		}
@@ -197,7 +197,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 	many := importRows("many", slices.Repeat([][]string{{buffertest.Null, "1"}}, 3000))
 	if len(many.Rows) != driver.MaxRowErrors {
-		t.Errorf("%d refused rows, want %v", len(many.Rows), driver.MaxRowErrors)
+		t.Errorf("got %d refused rows, want %v", len(many.Rows), driver.MaxRowErrors)
 	}
 	drivertest.Import(t, target, file("after", table, good...))
 }
@@ -225,7 +225,7 @@ func TestTableGrowsDuringImports(t *testing.T) {
 	wg.Wait()
 	var n, ids int
 	if err := target.DB().QueryRow("SELECT count(*), count(DISTINCT id) FROM t").Scan(&n, &ids); err != nil || n != 2*writers*files || ids != writers*files {
-		t.Errorf("%d rows of %d files, want %d of %d: %v", n, ids, 2*writers*files, writers*files, err)
+		t.Errorf("got %d rows of %d files, want %d of %d: %v", n, ids, 2*writers*files, writers*files, err)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestTableOfSomebodyElse(t *testing.T) {
 		execute(t, target.DB(), "DROP TABLE IF EXISTS u; CREATE TABLE u ("+definition+")")
 		for _, typ := range []datatype.Type{datatype.String, datatype.Int64, datatype.Timestamp, datatype.Float64} {
 			if err := target.Ensure(t.Context(), driver.Table{ID: "u", Columns: columns(typ)}); !errors.As(err, &schema) {
-				t.Errorf("%s for %s: %v, want a *driver.SchemaError", definition, typ, err)
+				t.Errorf("%s for %s: got %v, want a *driver.SchemaError", definition, typ, err)
 			}
 		}
 	}

@@ -184,7 +184,7 @@ func TestWaitingFilesShareACommit(t *testing.T) {
 	}
 	wg.Wait()
 	if c.n > 5 {
-		t.Errorf("%d commits for %d files that waited, want at most 5", c.n, files)
+		t.Errorf("got %d commits for %d files that waited, want at most 5", c.n, files)
 	}
 	expectIDs(t, local.Catalog(), "events", 10*(files+1))
 }
@@ -281,7 +281,7 @@ func TestFailedFileIsNotCommittedByItsGroup(t *testing.T) {
 		t.Error("a damaged property is taken for an empty one")
 	}
 	if c.n != 3 {
-		t.Errorf("%d commits, want 3: the commit for engine-f3 has no conflict", c.n)
+		t.Errorf("got %d commits, want 3: the commit for engine-f3 has no conflict", c.n)
 	}
 	expectIDs(t, local.Catalog(), "events", 40)
 	mustImport(t, target, failing)
@@ -404,7 +404,7 @@ func TestEnginesExtendTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.n != 1 {
-		t.Errorf("%d changes of the table, want 1", c.n)
+		t.Errorf("got %d changes of the table, want 1", c.n)
 	}
 	if fields := load(t, first.Catalog(), "events").Schema().Fields(); len(fields) != 3 {
 		t.Errorf("the table has the columns %v", fields)

@@ -32,7 +32,7 @@ func TestBloomFilters(t *testing.T) {
 	expectIDs(t, target.Catalog(), "events", files*rows)
 	paths := liveFiles(t, target.Target)
 	if len(paths) != 1 {
-		t.Fatalf("%d files after the merge, want 1", len(paths))
+		t.Fatalf("got %d files after the merge, want 1", len(paths))
 	}
 	path := strings.TrimPrefix(paths[0], "file://")
 	info, err := os.Stat(path)

@@ -63,7 +63,7 @@ func TestCompactMerges(t *testing.T) {
 				want = 3
 			}
 			if paths := liveFiles(t, target.Target); len(paths) != want {
-				t.Errorf("%d data files after the merge of %d, want %d: %q", len(paths), files, want, paths)
+				t.Errorf("got %d data files after the merge of %d, want %d: %q", len(paths), files, want, paths)
 			}
 			if s := tbl.CurrentSnapshot(); s.Summary.Operation != table.OpReplace || s.Summary.Properties["forebay.merged"] != fmt.Sprint(len(liveBefore)) {
 				t.Errorf("the merge is a snapshot %v, want the operation replace of %d files", s.Summary, len(liveBefore))
@@ -130,7 +130,7 @@ func TestMergeKeepsValues(t *testing.T) {
 	want := sorted()
 	mustCompact(t, target)
 	if paths := liveFiles(t, target.Target); len(paths) != 1 {
-		t.Errorf("%d data files, want 1: %q", len(paths), paths)
+		t.Errorf("got %d data files, want 1: %q", len(paths), paths)
 	}
 	if got := sorted(); !slices.Equal(got, want) {
 		t.Errorf("the table has the rows\n%q\nwant\n%q", got, want)
@@ -142,7 +142,7 @@ func TestMergeToSwitchesOff(t *testing.T) {
 	importMany(t, target, 0, 10)
 	mustCompact(t, target)
 	if paths := liveFiles(t, target.Target); len(paths) != 10 {
-		t.Errorf("%d data files with MergeTo -1, want 10", len(paths))
+		t.Errorf("got %d data files with MergeTo -1, want 10", len(paths))
 	}
 }
 
@@ -240,7 +240,7 @@ func TestLostAnswerOfAMerge(t *testing.T) {
 	c := &lostOnce{Catalog: local.Catalog()}
 	mustCompact(t, iceberg.New(c, iceberg.Options{}))
 	if n := len(liveFiles(t, local.Target)); n != 1 || c.n != 1 {
-		t.Errorf("%d data files after %d commits, want 1 and 1", n, c.n)
+		t.Errorf("got %d data files after %d commits, want 1 and 1", n, c.n)
 	}
 	expectIDs(t, local.Catalog(), "events", 40)
 }
@@ -277,7 +277,7 @@ func TestMergeLeavesFilesOfOthers(t *testing.T) {
 		}
 	}
 	if len(after) > len(before)-9 {
-		t.Errorf("%d data files after the merge of %d, want that the newest 10 are one", len(after), len(before))
+		t.Errorf("got %d data files after the merge of %d, want that the newest 10 are one", len(after), len(before))
 	}
 	if rows := len(rowsOf(t, target.Catalog(), "events")); rows != 2*42-1 {
 		t.Errorf("the table has %d rows, want %d", rows, 2*42-1)
@@ -316,7 +316,7 @@ func TestMergeLeavesUnknownTables(t *testing.T) {
 			}
 			mustCompact(t, target)
 			if n := len(liveFiles(t, target.Target)); n != 10 {
-				t.Errorf("%d data files, want 10: the driver does not know the table", n)
+				t.Errorf("got %d data files, want 10: the driver does not know the table", n)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func TestColumnsChangedByOthers(t *testing.T) {
 			}
 			mustImport(t, target, first) // its rows are there already
 			if after := countFiles(t, folder); after != files {
-				t.Errorf("%d files, %d before the import that failed, want %v", after, files, files)
+				t.Errorf("got %d files, %d before the import that failed, want %v", after, files, files)
 			}
 			alter(t, target.Catalog(), tt.repair)
 			mustImport(t, target, second)

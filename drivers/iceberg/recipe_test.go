@@ -63,6 +63,6 @@ func TestRecipe(t *testing.T) {
 		t.Errorf("got %d rows, want %d", len(rows), n)
 	}
 	if commits := len(load(t, target.Catalog(), "clicks").Metadata().Snapshots()); commits != 1 {
-		t.Errorf("%d commits, want 1", commits)
+		t.Errorf("got %d commits, want 1", commits)
 	}
 }

@@ -62,7 +62,7 @@ func TestIDsSurviveExpiryAndCompaction(t *testing.T) {
 	rewrite(t, target.Catalog())
 	tbl := load(t, target.Catalog(), "events")
 	if n := len(tbl.Metadata().Snapshots()); n != 1 {
-		t.Fatalf("%d snapshots, want 1", n)
+		t.Fatalf("got %d snapshots, want 1", n)
 	}
 	for i := range files {
 		f := makeFile(fmt.Sprintf("engine-f%d", i), 10*i, 10)
@@ -177,7 +177,7 @@ func TestCompactExpires(t *testing.T) {
 	drivertest.Compact(t, target, makeFile("engine-f0", 0, 1).Table)
 	tbl := load(t, target.Catalog(), "events")
 	if n := len(tbl.Metadata().Snapshots()); n != 10 {
-		t.Errorf("%d snapshots, want 10", n)
+		t.Errorf("got %d snapshots, want 10", n)
 	}
 	if after := countFiles(t, folder); after > before-40 {
 		t.Errorf("%d files, %d before: files of expired snapshots stay, want at most %v", after, before, before-40)

@@ -66,6 +66,6 @@ func expectRefused(tb testing.TB, err error, want ...driver.RowError) {
 	tb.Helper()
 	var refused *driver.RowsError
 	if !errors.As(err, &refused) || !slices.Equal(refused.Rows, want) || !refused.Complete {
-		tb.Errorf("%#v (%v), want a complete *driver.RowsError with %#v", err, err, want)
+		tb.Errorf("got %#v (%v), want a complete *driver.RowsError with %#v", err, err, want)
 	}
 }

@@ -378,7 +378,7 @@ func TestMergesKeepDamagedParts(t *testing.T) {
 		}
 		for row, n := range got {
 			if n != 0 {
-				t.Fatalf("%s: %d too many of the row %.200q, want 0", what, n, row)
+				t.Fatalf("%s: got %d too many of the row %.200q, want 0", what, n, row)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func TestBloomFilters(t *testing.T) {
 	}
 	merged := checkFilters(t, target, table.ID)
 	if single != 16 || merged >= single || merged < 2 {
-		t.Errorf("%d row groups before the merge and %d after it, want 16 and fewer, but several", single, merged)
+		t.Errorf("got %d row groups before the merge and %d after it, want 16 and fewer, but several", single, merged)
 	}
 	expectRows(t, target, table.ID, want)
 }

@@ -92,7 +92,7 @@ func TestRowGroupsHaveStatistics(t *testing.T) {
 		t.Errorf("columns %v, want them in the order of the table", names)
 	}
 	if n := len(p.RowGroups()); n != 3 {
-		t.Fatalf("%d row groups, want 3", n)
+		t.Fatalf("got %d row groups, want 3", n)
 	}
 	first := 0
 	for _, g := range p.RowGroups() {

@@ -110,6 +110,6 @@ func TestWiderColumnAllocatesNothing(t *testing.T) {
 		t.Errorf("got %d, want -1700", p.longs[0])
 	}
 	if n := testing.AllocsPerRun(100, add); n > 0 {
-		t.Errorf("%v allocations a cell, want 0", n)
+		t.Errorf("got %v allocations a cell, want 0", n)
 	}
 }

@@ -76,7 +76,7 @@ func TestRecipe(t *testing.T) {
 		rejected++
 	}
 	if rejected != 1 {
-		t.Errorf("%d events in the quarantine, want 1", rejected)
+		t.Errorf("got %d events in the quarantine, want 1", rejected)
 	}
 }
 

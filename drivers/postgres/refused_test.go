@@ -56,7 +56,7 @@ func TestValuesThatTheServerCannotStore(t *testing.T) {
 			cause, _ := errors.AsType[*mapping.Error](err)
 			rejected := i == 1 && c.want != 0
 			if (err != nil) != rejected || rejected && (cause == nil || cause.Reason != c.want) {
-				t.Errorf("%.40s as %s, jsonb %t: %.200v, want reason %v", value, c.column.DataType, c.jsonb, err, c.want)
+				t.Errorf("%.40s as %s, jsonb %t: got %.200v, want reason %v", value, c.column.DataType, c.jsonb, err, c.want)
 			}
 			if err == nil {
 				stored++

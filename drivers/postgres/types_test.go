@@ -145,6 +145,6 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 			t.Fatal(no)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations, want 0", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }

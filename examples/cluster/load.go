@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 // maxEvents keeps an event number within the seven digits of an id.
@@ -132,7 +134,7 @@ func (l *load) send(ctx context.Context, clients, end int) error {
 // sendEvent repeats one event until it is acknowledged. Each attempt has its own id, so that rows can be told apart. Acknowledged
 // attempts must be in the table once, other attempts at most once.
 func (l *load) sendEvent(ctx context.Context, event, client int) error {
-	wait := 20 * time.Millisecond
+	pause := ctxio.Pause{First: 20 * time.Millisecond, Last: time.Second}
 	for attempt := 1; ; attempt++ {
 		node := (client + event + attempt) % len(l.nodes)
 		url := l.nodes[node].url()
@@ -157,11 +159,8 @@ func (l *load) sendEvent(ctx context.Context, event, client int) error {
 				l.failure(http.StatusText(status))
 			}
 		}
-		select {
-		case <-time.After(wait):
-			wait = min(2*wait, time.Second)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := pause.Wait(ctx); err != nil {
+			return err
 		}
 	}
 }

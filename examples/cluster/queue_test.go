@@ -151,7 +151,7 @@ func TestDrainJetStream(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("%d rows of %d messages: %q", len(got), messages, got)
+		t.Errorf("got %d rows of %d messages, want each once: %q", len(got), messages, got)
 	}
 	if redelivered < messages/3 {
 		t.Errorf("got %d messages came again, want at least %d", redelivered, messages/3)

@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 		"  shop, WARN, card declined, {\"order.id\":3}\n": 1, "  shop, INFO, paid, {": 4,
 	} {
 		if got := strings.Count(out.String(), line); got != want {
-			t.Errorf("%d lines with %q, want %d", got, line, want)
+			t.Errorf("got %d lines with %q, want %d", got, line, want)
 		}
 	}
 	if t.Failed() {

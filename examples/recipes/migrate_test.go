@@ -58,7 +58,7 @@ func TestMigrate(t *testing.T) {
 		rejected++
 	}
 	if rejected != 1 {
-		t.Errorf("%d records in the quarantine, want 1", rejected)
+		t.Errorf("got %d records in the quarantine, want 1", rejected)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestDriverCall(t *testing.T) {
 		})
 		span := tracer.Named("forebay.import")[n]
 		if linked := span.Attributes["forebay.linked_of"]; len(span.Links) != c.links || int(linked.AsInt64()) != c.calls {
-			t.Errorf("%+v: %d links of %d, want %d of %d", c, len(span.Links), linked.AsInt64(), c.links, c.calls)
+			t.Errorf("%+v: got %d links of %d, want %d of %d", c, len(span.Links), linked.AsInt64(), c.links, c.calls)
 		}
 	}
 	s.DriverCall(buffer.DriverEvent{Step: "cleanup", SinkID: "web/events"})

@@ -51,7 +51,7 @@ func besideCollector(b *testing.B, kind string) {
 			p := newPlace(b, kind)
 			f := side.run(b, p)
 			if n := p.count(); kind != toNone && n != int64(*requests*perRequest) {
-				b.Fatalf("%s: %d rows in the target, want %d", side.name, n, *requests*perRequest)
+				b.Fatalf("%s: got %d rows in the target, want %d", side.name, n, *requests*perRequest)
 			}
 			p.remove()
 			round[side.name], total[side.name] = f, total[side.name].add(f)

@@ -98,7 +98,7 @@ func TestJavaScriptLoop(t *testing.T) {
 		times[row["TimeUnixNano"]] = true
 	}
 	if len(rows) != n {
-		t.Errorf("%d rows with %d different times, want %d rows", len(rows), len(times), n)
+		t.Errorf("got %d rows with %d different times, want %d rows", len(rows), len(times), n)
 	}
 	if len(times) == n {
 		t.Errorf("the %d records have different times: this test shows nothing", n)

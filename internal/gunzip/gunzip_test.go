@@ -95,7 +95,7 @@ func TestRead(t *testing.T) {
 		for level := gzip.HuffmanOnly; level <= gzip.BestCompression; level++ {
 			m := member(t, level, headers[rng.IntN(2)], text)
 			if got, err := read(bytes.NewReader(m)); err != nil || !bytes.Equal(got, text) {
-				t.Fatalf("%s at level %d: %d bytes, want %d; %v", name, level, len(got), len(text), err)
+				t.Fatalf("%s at level %d: got %d bytes, want %d; %v", name, level, len(got), len(text), err)
 			}
 			if rng.IntN(2) == 0 {
 				all, allText = append(all, m...), append(allText, text...)
@@ -152,7 +152,7 @@ func TestReadDamage(t *testing.T) {
 			end := rng.IntN(len(m))
 			got, err := read(bytes.NewReader(m[:end]))
 			if end > 0 && !errors.Is(err, io.ErrUnexpectedEOF) || end == 0 && !errors.Is(err, io.EOF) || !bytes.HasPrefix(text, got) {
-				t.Fatalf("%s cut at %d of %d: %d bytes, %v", name, end, len(m), len(got), err)
+				t.Fatalf("%s cut at %d of %d: got %d bytes and %v, want the beginning, and an unexpected end unless nothing is left", name, end, len(m), len(got), err)
 			}
 			got, err = read(io.MultiReader(bytes.NewReader(m[:end]), iotest.ErrReader(broken)))
 			if !errors.Is(err, broken) || !bytes.HasPrefix(text, got) {
@@ -163,7 +163,7 @@ func TestReadDamage(t *testing.T) {
 			check(t, fmt.Sprintf("%s changed", name), changed)
 		}
 		if _, err := read(bytes.NewReader(append(bytes.Clone(m), "rest"...))); err == nil {
-			t.Errorf("%s: no error although other bytes follow", name)
+			t.Errorf("%s: got no error although other bytes follow, want one", name)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestClusterNamesItsTests(t *testing.T) {
 			rows++
 			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 			if len(cells) != 2 {
-				t.Errorf("%d cells, want 2: %s", len(cells), line)
+				t.Errorf("got %d cells, want 2: %s", len(cells), line)
 				continue
 			}
 			proofs := 0

@@ -77,7 +77,7 @@ func TestCompatibilityNamesItsTests(t *testing.T) {
 		rows++
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		if len(cells) != 4 {
-			t.Errorf("%d cells, want 4: %s", len(cells), line)
+			t.Errorf("got %d cells, want 4: %s", len(cells), line)
 			continue
 		}
 		names := namedTest.FindAllStringSubmatch(cells[3], -1)

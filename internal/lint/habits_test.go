@@ -186,7 +186,7 @@ func TestHabitsAreFound(t *testing.T) {
 		"Rows come; a row behind it has 33 KB, is under way and not there any more.\n\n```\nbeside\n```\n`beside` [x](beside.md)\n| a; b |\n"
 	rates, places, words := ratesOf(map[string]string{"a.md": text})
 	if words < 30 {
-		t.Errorf("%d words, want at least 30", words)
+		t.Errorf("got %d words, want at least 30", words)
 	}
 	for _, h := range habits {
 		if len(places[h.name]) != 1 || rates[h.name] == 0 {

@@ -71,7 +71,7 @@ func BenchmarkLogs(b *testing.B) {
 					b.ReportMetric(median(ratios(w.server, ways[0].server)), name+"CPU-of-http")
 				}
 				if got, want := w.eng.Stats().Sinks[0].Accepted, int64((b.N+1)*burst*records); got != want {
-					b.Errorf("%s: %d rows of %d records, want %v", name, got, want, want)
+					b.Errorf("%s: got %d rows of %d records, want %v", name, got, want, want)
 				}
 			}
 		})

@@ -80,7 +80,7 @@ func TestEnvironment(t *testing.T) {
 			for signal, field := range map[string][2]string{"traces": {"name", "work"}, "metrics": {"metric_name", "count"}, "logs": {"body", "done"}} {
 				records := s.records(signal)
 				if len(records) != 1 {
-					t.Errorf("%d rows of %s, want 1", len(records), signal)
+					t.Errorf("got %d rows of %s, want 1", len(records), signal)
 					continue
 				}
 				want(t, records[0], field[0], field[1])

@@ -212,7 +212,7 @@ func TestSpans(t *testing.T) {
 		}
 		records := s.records("traces")
 		if len(records) != 2*n || len(tee.spans) != 2*n {
-			t.Fatalf("%d rows of %d spans", len(records), len(tee.spans))
+			t.Fatalf("got %d rows of %d spans, want %d of each", len(records), len(tee.spans), 2*n)
 		}
 		for _, r := range records {
 			id, _ := r["span_id"].(string)
@@ -242,7 +242,7 @@ func TestSpans(t *testing.T) {
 			want(t, r, "events", events)
 			links, _ := r["links"].([]any)
 			if len(links) != len(span.Links()) {
-				t.Fatalf("%d links of %d, want len(span.Links())", len(links), len(span.Links()))
+				t.Fatalf("got %d links, want %d", len(links), len(span.Links()))
 			}
 			for i, l := range span.Links() {
 				got := links[i].(map[string]any)
@@ -295,7 +295,7 @@ func TestLogs(t *testing.T) {
 		}
 		records := s.records("logs")
 		if len(records) != n || len(tee.records) != n {
-			t.Fatalf("%d rows of %d records", len(records), len(tee.records))
+			t.Fatalf("got %d rows of %d records, want %d of each", len(records), len(tee.records), n)
 		}
 		for i, r := range records {
 			e := tee.records[i]

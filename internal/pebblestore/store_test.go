@@ -73,7 +73,7 @@ func TestCallsShareOneReopening(t *testing.T) {
 			}
 		}
 		if n := s.openings.Load(); n != 2 || s.Now().Phase != pebblestore.PhaseReopening {
-			t.Errorf("%d openings, want 2; %+v", n, s.Now())
+			t.Errorf("got %d openings, want 2; %+v", n, s.Now())
 		}
 		s.broken.Store(false)
 		if err := s.Ready(); !errors.As(err, &failed) {
@@ -86,7 +86,7 @@ func TestCallsShareOneReopening(t *testing.T) {
 			}
 		}
 		if c := s.Now(); s.openings.Load() != 3 || c.Phase != pebblestore.PhaseOpen || c.Epoch != 2 {
-			t.Errorf("%d openings, want 3; %+v", s.openings.Load(), c)
+			t.Errorf("got %d openings, want 3; %+v", s.openings.Load(), c)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -23,7 +23,7 @@ func TestEachSecond(t *testing.T) {
 		}, func() error { closed = true; return nil })
 		begin := time.Now()
 		if err := own.InsertBatch(t.Context(), make([]pipebench.Event, 3)); err != nil || time.Since(begin) != time.Second {
-			t.Errorf("%v after %s, want the next second", err, time.Since(begin))
+			t.Errorf("got %v after %s, want the next second", err, time.Since(begin))
 		}
 		fail = errors.New("no room")
 		if err := own.Insert(t.Context(), pipebench.Event{}); !errors.Is(err, fail) {
@@ -33,7 +33,7 @@ func TestEachSecond(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := own.Insert(ended, pipebench.Event{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v after the end of the context", err)
+			t.Errorf("got %v after the end of the context, want context.Canceled", err)
 		}
 		if err := own.Close(); err != nil || !closed {
 			t.Errorf("Close = %v, closed %v", err, closed)

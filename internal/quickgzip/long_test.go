@@ -221,7 +221,7 @@ func TestLongMembersNeedNoMemory(t *testing.T) {
 	}
 	all()
 	if n := testing.AllocsPerRun(5, all); n > 0 {
-		t.Errorf("%.0f allocations, want 0", n)
+		t.Errorf("got %.0f allocations, want 0", n)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestLengthsOfCodes(t *testing.T) {
 		case depth > limit:
 			limited++
 		case size != shortest:
-			t.Fatalf("%d bits instead of %d: %d", size, shortest, counts)
+			t.Fatalf("got %d bits, want %d: %d", size, shortest, counts)
 		}
 	}
 	if limited < 300 {

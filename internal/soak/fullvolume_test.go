@@ -121,7 +121,7 @@ func testFullVolume(t *testing.T, unready bool) {
 	}
 	told := log.with(t, "rows refused on a full volume")
 	if most := 1 + int(time.Since(began)/time.Minute); len(told) < 1 || len(told) > most {
-		t.Fatalf("%d lines after 200 refusals, want 1 to %d: %v", len(told), most, told)
+		t.Fatalf("got %d lines after 200 refusals, want 1 to %d: %v", len(told), most, told)
 	}
 	if line := told[0]; line["level"] != "WARN" || line["dir"] != local || line["refused_calls"] != 1.0 || line["free_bytes"].(float64) <= 0 {
 		t.Errorf("the line is %v, want a warning with the folder, its free bytes and one refused call", line)

@@ -204,6 +204,6 @@ func TestDuckDBPrunesParquet(t *testing.T) {
 		}
 	}
 	if len(groups) != 10 {
-		t.Errorf("%d row groups, want 10", len(groups))
+		t.Errorf("got %d row groups, want 10", len(groups))
 	}
 }

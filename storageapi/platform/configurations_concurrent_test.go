@@ -57,7 +57,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 	versions := must(storageapi.Collect(w.ConfigurationVersions(ctx, component, c.ID)))(t)
 	if len(versions) != last.Version || !slices.IsSortedFunc(versions, func(a, b storageapi.ConfigurationVersion) int { return b.Version - a.Version }) {
-		t.Errorf("%d versions, or not from the newest to the oldest", len(versions))
+		t.Errorf("got %d versions, want %d from the newest to the oldest", len(versions), last.Version)
 	}
 }
 

@@ -175,7 +175,7 @@ func TestMadeIDsAreFree(t *testing.T) {
 	}
 	all := must(storageapi.Collect(w.Configurations(ctx, component)))(t)
 	if len(all) != 14 || copied == made.ID {
-		t.Errorf("%d configurations, want 14", len(all))
+		t.Errorf("got %d configurations, want 14", len(all))
 	}
 	for _, c := range all {
 		if chosen := c.Name == "chosen"; c.Version != 1 && chosen {

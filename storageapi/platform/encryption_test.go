@@ -196,7 +196,7 @@ func TestEncryptRefuses(t *testing.T) {
 	} {
 		a := w.encrypt(c.query, c.contentType, c.body)
 		if a.status != c.status || !strings.Contains(string(a.body), c.want) {
-			t.Errorf("%s with %.20q as %s: %d %s, want %d and %q", c.query, c.body, c.contentType, a.status, a.body, c.status, c.want)
+			t.Errorf("%s with %.20q as %s: got %d %s, want %d and %q", c.query, c.body, c.contentType, a.status, a.body, c.status, c.want)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		for id, code := range shown {
 			if now := call("GET", configs+"/"+id, "").Code; now != code {
-				t.Errorf("%s: %d before the restart, %d after it, want %v", id, code, now, code)
+				t.Errorf("%s: got %d before the restart, %d after it, want %v", id, code, now, code)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/driverkit/jsontext"
+	"github.com/forebay/forebay/driverkit/textcut"
 	"github.com/forebay/forebay/storageapi"
 )
 
@@ -167,12 +168,8 @@ func arrays(value any) any {
 	return list
 }
 
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n] + "..."
-}
+// cut shortens a text of a request for a message.
+func cut(s string, n int) string { return textcut.Short(s, n) }
 
 // fail notes that a field is wrong.
 func (in *input) fail(name, format string, args ...any) { in.failCode("", name, format, args...) }

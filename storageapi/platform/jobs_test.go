@@ -161,12 +161,12 @@ func TestPagesOfLists(t *testing.T) {
 	newestFirst := func(what string, names []string) {
 		t.Helper()
 		if len(names) != n {
-			t.Errorf("%s: %d items, want %d", what, len(names), n)
+			t.Errorf("%s: got %d items, want %d", what, len(names), n)
 			return
 		}
 		for i, name := range names {
 			if name != fmt.Sprint(n-1-i) {
-				t.Errorf("%s: item %d is %s, want fmt.Sprint(n-1-i)", what, i, name)
+				t.Errorf("%s: item %d is %s, want %d", what, i, name, n-1-i)
 				return
 			}
 		}

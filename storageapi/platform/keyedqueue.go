@@ -13,7 +13,6 @@ type keyedQueue struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []keyedJob
-	waiting map[int64]bool // the ids of pending
 	busy    map[string]bool
 	active  int
 }
@@ -25,7 +24,7 @@ type keyedJob struct {
 }
 
 func newKeyedQueue(limit int) *keyedQueue {
-	return &keyedQueue{workers: newWorkers(), limit: limit, waiting: make(map[int64]bool), busy: make(map[string]bool)}
+	return &keyedQueue{workers: newWorkers(), limit: limit, busy: make(map[string]bool)}
 }
 
 // add queues a job. After stop it is left for the next opening of the directory.
@@ -33,7 +32,6 @@ func (q *keyedQueue) add(j keyedJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pending = append(q.pending, j)
-	q.waiting[j.id] = true
 	q.dispatch()
 }
 
@@ -41,19 +39,16 @@ func (q *keyedQueue) add(j keyedJob) {
 func (q *keyedQueue) remove(id int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.waiting[id] {
-		return false
-	}
-	delete(q.waiting, id)
+	before := len(q.pending)
 	q.pending = slices.DeleteFunc(q.pending, func(j keyedJob) bool { return j.id == id })
-	return true
+	return len(q.pending) < before
 }
 
 // waits reports whether a job waits for another job with its key, or because limit jobs run.
 func (q *keyedQueue) waits(id int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting[id]
+	return slices.ContainsFunc(q.pending, func(j keyedJob) bool { return j.id == id })
 }
 
 // dispatch starts all jobs that can run. Called with mu held.
@@ -65,7 +60,6 @@ func (q *keyedQueue) dispatch() {
 			continue
 		}
 		q.pending = slices.Delete(q.pending, i, i+1)
-		delete(q.waiting, j.id)
 		q.active++
 		if j.key != "" {
 			q.busy[j.key] = true
@@ -90,7 +84,6 @@ func (q *keyedQueue) stop() {
 	q.cancel()
 	q.mu.Lock() // a running dispatch has ended, and a later one sees the context
 	q.pending = nil
-	clear(q.waiting)
 	q.mu.Unlock()
 	q.wg.Wait()
 }

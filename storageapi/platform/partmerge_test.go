@@ -88,7 +88,7 @@ func TestPartsAreMerged(t *testing.T) {
 	}
 	list := partsOf(t, s, "in.c-m.t")
 	if len(list) >= 2*mergeCount {
-		t.Errorf("%d parts after %d imports, want less than %v", len(list), imports, 2*mergeCount)
+		t.Errorf("got %d parts after %d imports, want less than %v", len(list), imports, 2*mergeCount)
 	}
 	if got := previewOf(t, c, "in.c-m.t", storageapi.RowQuery{}); got != want {
 		t.Errorf("rows %q, want %q", got, want)
@@ -106,7 +106,7 @@ func TestPartsAreMerged(t *testing.T) {
 	}
 	entries, err := os.ReadDir(s.parts.folder(tableOf(t, s, "in.c-m.t").Incarnation))
 	if err != nil || len(entries) != len(list) {
-		t.Errorf("%d files of %d parts, %v", len(entries), len(list), err)
+		t.Errorf("got %d files, %v, want one of each of %d parts", len(entries), err, len(list))
 	}
 }
 
@@ -219,7 +219,7 @@ func TestPlansOfMerges(t *testing.T) {
 		}
 	}
 	if limit := int(taken/maxMerged)*3 + 4*mergeCount; len(list) > limit {
-		t.Errorf("%d parts of %d imports, want at most %d", len(list), imports, limit)
+		t.Errorf("got %d parts of %d imports, want at most %d", len(list), imports, limit)
 	}
 	if written > 8*taken {
 		t.Errorf("%d bytes were written again for %d that were imported, want at most %v", written, taken, 8*taken)

@@ -97,7 +97,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 		rec.set(nil)
 		must(w.runJob(storageapi.QueueJobCreate{Config: id}))(t)
 		if len(rec.runs) != 1 || string(rec.runs[0].Configuration) != c.want {
-			t.Errorf("%s with %s: %s, want %s", c.root, c.row, rec.runs[0].Configuration, c.want)
+			t.Errorf("%s with %s: got %s, want %s", c.root, c.row, rec.runs[0].Configuration, c.want)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestScopes(t *testing.T) {
 			method, path, _ := strings.Cut(c.call, " ")
 			a := w.raw(method, "/v2/storage"+path, jsonType, c.body, storageapi.TokenHeader, string(made.Token))
 			if a.status != c.status[at] || a.status == 403 && !strings.Contains(string(a.body), `"code":"accessDenied"`) {
-				t.Errorf("%s token: %s: %d %s, want %d", kind, c.call, a.status, a.body, c.status[at])
+				t.Errorf("%s token: %s: got %d %s, want %d", kind, c.call, a.status, a.body, c.status[at])
 			}
 		}
 		if kind == "manage" {
@@ -90,7 +90,7 @@ func TestScopes(t *testing.T) {
 		c := w.client(made.Token)
 		want := map[string]int{"none": 0, "read": 1, "write": 1}[kind]
 		if list := must(storageapi.Collect(c.Buckets(ctx)))(t); len(list) != want {
-			t.Errorf("%s token: %d buckets, want %d", kind, len(list), want)
+			t.Errorf("%s token: got %d buckets, want %d", kind, len(list), want)
 		}
 		for table, err := range c.Tables(ctx) {
 			check(t, err)

@@ -51,7 +51,7 @@ func TestExportInSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(names) < want.Len()/200 || len(names) > want.Len()/100+1 {
-			t.Errorf("%d slices of %d bytes", len(names), want.Len())
+			t.Errorf("got %d slices of %d bytes, want %d to %d", len(names), want.Len(), want.Len()/200, want.Len()/100+1)
 		}
 		for _, name := range names {
 			if strings.HasSuffix(name, ".csv.gz") != zipped || !strings.Contains(name, ".csv") {

@@ -217,7 +217,7 @@ func TestNamedRowIsGone(t *testing.T) {
 		t.Errorf("job of a deleted row: %v", err)
 	}
 	if n := len(rec.rows()); n != 1 {
-		t.Errorf("%d runs, want 1", n)
+		t.Errorf("got %d runs, want 1", n)
 	}
 	_, err = w.CreateQueueJob(ctx, storageapi.QueueJobCreate{Component: component, Config: "b", ConfigRowIDs: []string{"none"}})
 	expectError(t, err, 400, "")

@@ -218,7 +218,7 @@ func TestAllocations(t *testing.T) {
 	})
 	t.Logf("%v allocations a request", n)
 	if n > 3 { // the string, the body that the handler reads into, and one of this test
-		t.Errorf("%v allocations a request, want at most 3", n)
+		t.Errorf("got %v allocations a request, want at most 3", n)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/driverkit/warnlog"
 )
 
@@ -116,20 +117,20 @@ func (s *Server) Serve(l net.Listener) error {
 	defer s.unlisten(l)
 	s.started.Do(func() { go func() { _ = s.other.Serve(&s.handed) }() }) // it ends with ErrServerClosed
 	ctx := context.WithValue(context.Background(), http.ServerContextKey, s.other)
-	var pause time.Duration
+	pause := ctxio.Pause{First: 5 * time.Millisecond, Last: time.Second}
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
-			pause = 0
+			pause.Reset()
 			s.begin(ctx, nc)
 		case s.stopping.Load():
 			return http.ErrServerClosed
 		case temporary(err):
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.opts.Logger.Warn("no connection accepted", "cause", err, "retry_after", pause, "next", "raise the limit of open files")
+			wait := pause.Next()
+			s.opts.Logger.Warn("no connection accepted", "cause", err, "retry_after", wait, "next", "raise the limit of open files")
 			select {
-			case <-time.After(pause):
+			case <-time.After(wait):
 			case <-s.handed.closed:
 			}
 		default:

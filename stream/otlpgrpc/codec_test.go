@@ -162,7 +162,7 @@ func TestMalformedCalls(t *testing.T) {
 		}
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != 1 {
-		t.Errorf("%d rows, want 1", got)
+		t.Errorf("got %d rows, want 1", got)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestSlowMessage(t *testing.T) {
 		}
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != 1 {
-		t.Errorf("%d rows, want 1", got)
+		t.Errorf("got %d rows, want 1", got)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestLargeMetadata(t *testing.T) {
 	}{{8 << 10, codes.OK}, {17 << 10, codes.InvalidArgument}, {512 << 10, codes.InvalidArgument}, {1, codes.OK}} {
 		ctx := metadata.AppendToOutgoingContext(with(t.Context(), "Bearer "+secret), "x-large", strings.Repeat("x", c.size))
 		if _, err := plogotlp.NewGRPCClient(conn).Export(ctx, logs("a"), grpc.Peer(&peers[i])); status.Code(err) != c.want {
-			t.Errorf("%d bytes: %v, want %v", c.size, err, c.want)
+			t.Errorf("%d bytes: got %v, want %v", c.size, err, c.want)
 		}
 		if got, want := peers[i].LocalAddr, peers[0].LocalAddr; got == nil || got.String() != want.String() {
 			t.Errorf("%d bytes: the call came from %v, want the connection of the first call, %v", c.size, got, want)
@@ -254,7 +254,7 @@ func TestMessageSizes(t *testing.T) {
 	}
 	rows := mem.Rows("in.c-app.rows")
 	if len(rows) != len(want) {
-		t.Fatalf("%d rows, want %v", len(rows), len(want))
+		t.Fatalf("got %d rows, want %v", len(rows), len(want))
 	}
 	for i, row := range rows {
 		if row[0] != want[i] {
@@ -297,7 +297,7 @@ func TestOtherServices(t *testing.T) {
 		}
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != 2 {
-		t.Errorf("%d rows, want 2", got)
+		t.Errorf("got %d rows, want 2", got)
 	}
 }
 

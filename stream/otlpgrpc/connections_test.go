@@ -52,6 +52,6 @@ func TestLimitedConnectionsResetNoCall(t *testing.T) {
 		t.Errorf("%d of %d calls of 1 MB failed, want none", failed, calls)
 	}
 	if got := eng.Stats().Sinks[0].Accepted; got != int64(calls) {
-		t.Errorf("%d rows were stored of %d calls, want int64(calls)", got, calls)
+		t.Errorf("got %d stored rows, want one of each of %d calls", got, calls)
 	}
 }

@@ -73,7 +73,7 @@ func TestDisconnect(t *testing.T) {
 	}
 	for name, n := range rows {
 		if n != records {
-			t.Errorf("%d records of %s, want %v", n, name, records)
+			t.Errorf("got %d records of %s, want %v", n, name, records)
 		}
 	}
 	if rows["stays"] != records {

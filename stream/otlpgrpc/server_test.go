@@ -305,7 +305,7 @@ func TestDefaultBatchOfCollector(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := eng.Stats().Sinks[0].Accepted; got != int64((i+1)*len(bodies)) {
-			t.Errorf("%d rows after %d batches, want int64((i+1)*len(bodies))", got, i+1)
+			t.Errorf("got %d rows after %d batches, want %d", got, i+1, (i+1)*len(bodies))
 		}
 	}
 }

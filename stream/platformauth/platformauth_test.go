@@ -222,7 +222,7 @@ func TestExchangesAreRemembered(t *testing.T) {
 			who, err := programmatic.VerifyProgrammatic(t.Context(), token, project)
 			refused, ok := errors.AsType[*streamapi.AuthError](err)
 			if who != (streamapi.Identity{}) || !ok || refused.Status != 401 || strings.Contains(err.Error(), token) {
-				t.Errorf("%s of %d: %+v, %v", token, project, who, err)
+				t.Errorf("%s of %d: got %+v, %v, want a refusal with the status 401, without the token", token, project, who, err)
 			}
 		}
 		if _, err := auth.Verify(t.Context(), "kbc_pat_x"); err == nil {

@@ -124,7 +124,7 @@ func TestProgrammaticTokens(t *testing.T) {
 			name, _ := a.body["error"].(string)
 			message, _ := a.body["message"].(string)
 			if a.status != tt.status || name != tt.error || !strings.Contains(message, tt.message) {
-				t.Errorf("%s in %s: %d %s %q, want %d %s %q", tt.what, header, a.status, name, message, tt.status, tt.error, tt.message)
+				t.Errorf("%s in %s: got %d %s %q, want %d %s %q", tt.what, header, a.status, name, message, tt.status, tt.error, tt.message)
 			}
 			if (len(auth.asked) > 0) != tt.asked {
 				t.Errorf("%s in %s: exchanged %v, want %v", tt.what, header, auth.asked, tt.asked)

@@ -117,7 +117,7 @@ func TestChangesWhileEventsFlow(t *testing.T) {
 		rows += st.Target.Rows
 	}
 	if rows != accepted.Load() {
-		t.Errorf("%d rows in the tables, %d were accepted, want accepted.Load()", rows, accepted.Load())
+		t.Errorf("got %d rows in the tables, want %d, which were accepted", rows, accepted.Load())
 	}
 	report, err := s.eng.Verify(t.Context())
 	if err != nil || !report.OK() {

@@ -83,7 +83,7 @@ func checkRefusal(t *testing.T, request string, w *httptest.ResponseRecorder) {
 		t.Errorf("%s: got %d %s, want a.at(\"statusCode\") == float64(w.Code) and strings.HasPrefix(name, \"stream.\") and len(strings.Fields(message)) >= 4", request, w.Code, w.Body)
 	}
 	if kind := w.Header().Get("Content-Type"); kind != "application/json" {
-		t.Errorf("%s: %d with Content-Type %q, want \"application/json\"", request, w.Code, kind)
+		t.Errorf("%s: got %d with Content-Type %q, want \"application/json\"", request, w.Code, kind)
 	}
 	if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow != "") || w.Code == 405 && !strings.Contains(message, allow) {
 		t.Errorf("%s: got %d with Allow %q: %s, want Allow with 405 alone, and named in the message", request, w.Code, allow, message)

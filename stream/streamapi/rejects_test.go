@@ -175,7 +175,7 @@ func TestRejectedRecords(t *testing.T) {
 	} {
 		for _, limit := range []int{2, 100} {
 			if got := s.records(limit, query); len(got) != want {
-				t.Errorf("%s in pages of %d: %d records, want %d", query, limit, len(got), want)
+				t.Errorf("%s in pages of %d: got %d records, want %d", query, limit, len(got), want)
 			}
 		}
 	}
@@ -287,7 +287,7 @@ func TestRightsToRejectedRecords(t *testing.T) {
 		for token, want := range map[string]int{readerToken: 403, limitedToken: 401, foreignToken: 401, "none": 401} {
 			a := s.do(token, method, rejects+path, body)
 			if a.status != want || strings.Contains(a.text, "canary") {
-				t.Errorf("%s with the token %s: %d %s, want %d", op, token, a.status, a.text, want)
+				t.Errorf("%s with the token %s: got %d %s, want %d", op, token, a.status, a.text, want)
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func TestHostileRequestsToAQuarantine(t *testing.T) {
 	} {
 		for _, verb := range []string{"/replay", "/discard"} {
 			if a := s.do(testToken, "POST", rejects+verb, body); a.status != 400 {
-				t.Errorf("%s of %.80s: %d %.200s, want 400", verb, body, a.status, a.text)
+				t.Errorf("%s of %.80s: got %d %.200s, want 400", verb, body, a.status, a.text)
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func TestRetryAndDiscard(t *testing.T) {
 		s.want(200, "", testToken, "POST", path, "")
 		<-imported // else the next attempt is minutes away
 		if rows := len(mem.Rows("in.c-web.events")); rows != i+1 {
-			t.Errorf("%d rows after the retry, want %d", rows, i+1)
+			t.Errorf("got %d rows after the retry, want %d", rows, i+1)
 		}
 		if err := s.eng.Flush(t.Context(), "web", "events"); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@
 //
 // # When
 //
-// The buffer opens its store in these steps. Each may find damage ([IsDamage]), and then [Run] is called and the store is
+// The buffer opens its store in these steps. Each may find damage ([pebblestore.IsDamage]), and then [Run] is called and the store is
 // opened once more:
 //
 //	FinishSwap ─▶ CheckClosed ─▶ ForgetClosed ─▶ open the store ─▶ read the records ─▶ in use ─▶ closed ─▶ NoteClosed
@@ -26,7 +26,7 @@
 //
 //	no note ──write note──▶ "out": old files are moved out ──▶ "in": new files are moved in ──remove note──▶ no note
 //
-// Moving a file again that was moved before does nothing, so [FinishSwap] repeats the step that the note names.
+// Moving a file again that was moved before does nothing, so [pebblestore.FinishSwap] repeats the step that the note names.
 //
 // # Who owns what
 //

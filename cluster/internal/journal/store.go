@@ -15,6 +15,7 @@ import (
 
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/driverkit/ctxio"
 )
 
 const (
@@ -25,10 +26,10 @@ const (
 	snapshotBytes = 8 << 20
 	// snapshotTimeout bounds a snapshot, for which no caller waits.
 	snapshotTimeout = time.Minute
-	// The first and the last pause after an attempt to read or append that failed.
-	firstPause = 20 * time.Millisecond
-	lastPause  = 5 * time.Second
 )
+
+// retryPause is the pause after an attempt to read or append that failed.
+var retryPause = ctxio.Pause{First: 20 * time.Millisecond, Last: 5 * time.Second}
 
 // Store is a [catalog.SharedStore] on a log that other nodes append to. All records are in memory.
 type Store struct {
@@ -116,7 +117,7 @@ func (s *Store) Close() error {
 func (s *Store) Follow(took func(records map[string][]byte, own bool)) {
 	s.took = took // no goroutine reads yet
 	s.work.Go(func() {
-		pause := firstPause
+		pause := retryPause
 		for s.ctx.Err() == nil {
 			s.mu.RLock()
 			last := s.next - 1
@@ -126,32 +127,21 @@ func (s *Store) Follow(took func(records map[string][]byte, own bool)) {
 				err = s.readInTurn(s.ctx)
 			}
 			if err == nil {
-				pause = firstPause
+				pause.Reset()
 				continue
 			}
 			if s.ctx.Err() == nil {
 				s.log.Warn("changes of other nodes not readable", "cause", err, "next", "it is retried automatically")
 			}
-			s.wait(s.ctx, &pause)
+			_ = pause.Wait(s.ctx) // the loop ends with it
 		}
 	})
-}
-
-// wait pauses for a time that doubles.
-func (s *Store) wait(ctx context.Context, pause *time.Duration) {
-	timer := time.NewTimer(*pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	*pause = min(2**pause, lastPause)
 }
 
 // CatchUp implements [catalog.SharedStore].
 func (s *Store) CatchUp(ctx context.Context) error {
 	var before error
-	for pause := firstPause; ; s.wait(ctx, &pause) {
+	for pause := retryPause; ; _ = pause.Wait(ctx) {
 		err := s.readInTurn(ctx)
 		switch {
 		case err == nil:
@@ -347,7 +337,7 @@ func (s *Store) append(ctx context.Context, c *commit) error {
 	defer func() { s.own = entryID{} }()
 	parts := encodeEntries(commitKind, s.own, c.records)
 	asked, behind := false, changelog.Position(0) // an Append after this position may have been stored, or will be
-	pause, reading, unsure := firstPause, ctx, false
+	pause, reading, unsure := retryPause, ctx, false
 	for {
 		before := s.reader.next
 		err := s.read(reading)
@@ -380,9 +370,9 @@ func (s *Store) append(ctx context.Context, c *commit) error {
 			close(c.unsure)
 		}
 		if s.reader.next > before {
-			pause = firstPause
+			pause.Reset()
 		}
-		s.wait(reading, &pause)
+		_ = pause.Wait(reading) // the next round sees that it has ended
 	}
 }
 

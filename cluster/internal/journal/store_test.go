@@ -154,7 +154,7 @@ func TestJournalTrimmed(t *testing.T) {
 			}
 		}
 		if n := j.Len(); n > 20 {
-			t.Fatalf("%d entries, want at most 20", n)
+			t.Fatalf("got %d entries, want at most 20", n)
 		}
 		took := map[string][]byte{}
 		late.Follow(func(records map[string][]byte, _ bool) {

@@ -96,7 +96,7 @@ func FuzzSet(tf *testing.F) {
 			return
 		}
 		if len(items) > 0 && len(tables["t"]) != len(items)+1 {
-			t.Fatalf("%d rows of %d items", len(tables["t"])-1, len(items))
+			t.Fatalf("got %d rows, want %d, one of each item", len(tables["t"])-1, len(items))
 		}
 		values := make(map[string]bool)
 		for _, rows := range tables {

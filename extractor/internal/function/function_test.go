@@ -106,6 +106,6 @@ func TestErrors(t *testing.T) {
 		t.Error("there are unknown functions")
 	}
 	if got := len(Names()); got != 13 {
-		t.Errorf("%d functions, want the ones of the service: %v", got, Names())
+		t.Errorf("got %d functions, want the ones of the service: %v", got, Names())
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/program/flagtext"
 )
 
@@ -220,7 +221,8 @@ type Task struct {
 // Await asks for a task until it has ended, and returns its last record. each, if not nil, gets every record. If ctx ends first, the task continues
 // on the server.
 func (c *Client) Await(ctx context.Context, answer json.RawMessage, each func(json.RawMessage) error) (json.RawMessage, Task, error) {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	pause := ctxio.Pause{First: 50 * time.Millisecond, Last: 2 * time.Second}
+	for {
 		var task Task
 		err := json.Unmarshal(answer, &task)
 		if err == nil && each != nil {
@@ -229,10 +231,8 @@ func (c *Client) Await(ctx context.Context, answer json.RawMessage, each func(js
 		if err != nil || task.IsFinished {
 			return answer, task, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return answer, task, fmt.Errorf("the server continues with task %s: %w", Line(task.TaskID), context.Cause(ctx))
+		if err := pause.Wait(ctx); err != nil {
+			return answer, task, fmt.Errorf("the server continues with task %s: %w", Line(task.TaskID), err)
 		}
 		if err := c.Call(ctx, http.MethodGet, c.api+"/v1/tasks/"+task.TaskID, nil, &answer); err != nil {
 			return answer, task, err

@@ -339,7 +339,7 @@ func TestLooksKeepTokens(t *testing.T) {
 	}, `, "authentication": {"type": "oauth2", "grant": "refresh_token", "tokenUrl": "token", "clientId": "c", "refreshToken": "rt-0"}`, "")
 	for _, verb := range []string{"check", "preview", "discover"} {
 		if _, _, err := program(t, append([]string{verb}, args...)...); ExitStatus(err) != 1 || !strings.Contains(fmt.Sprint(err), "-state") || tokens.Load() > 0 {
-			t.Errorf("%s without -state: error %v after %d logins", verb, err, tokens.Load())
+			t.Errorf("%s without -state: got the error %v after %d logins, want one that names -state before any login", verb, err, tokens.Load())
 		}
 	}
 	if _, log, err := program(t, args...); err != nil || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "-state") {

@@ -93,7 +93,7 @@ func TestLastScreenFits(t *testing.T) {
 		}
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line); n > 100 {
-				t.Errorf("%q: %d characters, want at most 100: %s", args, n, line)
+				t.Errorf("%q: got %d characters, want at most 100: %s", args, n, line)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func TestConnectionsLeaveHandlesForTheStore(t *testing.T) {
 		var log bytes.Buffer
 		got := eventConnections(tt.wanted, tt.handles, slog.New(slog.NewTextHandler(&log, nil)))
 		if got != tt.want || (log.Len() > 0) != (got < tt.wanted) {
-			t.Errorf("%d connections with %d handles: %d, want %d; logged %q", tt.wanted, tt.handles, got, tt.want, &log)
+			t.Errorf("%d connections with %d handles: got %d, want %d; logged %q", tt.wanted, tt.handles, got, tt.want, &log)
 		}
 	}
 }

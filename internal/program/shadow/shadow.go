@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/internal/program/api"
 	"github.com/forebay/forebay/internal/program/duration"
 	"github.com/forebay/forebay/internal/program/keep"
@@ -177,7 +178,8 @@ func (c *client) report(ctx context.Context, method string, body []byte) error {
 	if err := c.Call(ctx, method, c.sink+"/shadow", body, &answer); err != nil {
 		return err
 	}
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	pause := ctxio.Pause{First: 100 * time.Millisecond, Last: 2 * time.Second}
+	for {
 		var r report
 		if err := json.Unmarshal(answer, &r); err != nil {
 			return err
@@ -185,10 +187,8 @@ func (c *client) report(ctx context.Context, method string, body []byte) error {
 		if !c.wait || r.End != "" && r.Waiting == 0 {
 			break
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("the shadow continues: %w", context.Cause(ctx))
+		if err := pause.Wait(ctx); err != nil {
+			return fmt.Errorf("the shadow continues: %w", err)
 		}
 		if err := c.Call(ctx, http.MethodGet, c.sink+"/shadow", nil, &answer); err != nil {
 			return err

@@ -45,7 +45,7 @@ func TestCompute(t *testing.T) {
 			t.Errorf("%s: lasts %v by %q, want %v by %q", tt.name, d.Lasts, d.Limit, tt.lasts, tt.limit)
 		}
 		if math.Abs(float64(d.ForOutage)-tt.forOutage*1e9) > 1 || math.Abs(float64(d.Volume-tt.volume)) > 2 {
-			t.Errorf("%s: %d bytes on a volume of %d, want %.5f GB and %d", tt.name, d.ForOutage, d.Volume, tt.forOutage, tt.volume)
+			t.Errorf("%s: got %d bytes on a volume of %d, want %.5f GB and %d", tt.name, d.ForOutage, d.Volume, tt.forOutage, tt.volume)
 		}
 	}
 }

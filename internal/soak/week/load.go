@@ -129,7 +129,7 @@ func (l *load) begin(now time.Time) (n uint64, ok bool) {
 func (l *load) send(ctx context.Context, n uint64, due time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, eventPatience, fmt.Errorf("nobody has acknowledged event %d for %s", n, eventPatience))
 	defer cancel()
-	wait := 50 * time.Millisecond
+	pause := ctxio.Pause{First: 50 * time.Millisecond, Last: 2 * time.Second}
 	for attempt := 1; attempt < math.MaxUint8; {
 		// As a balancer does, it takes nodes that are ready, one after the other.
 		urls := l.nodes.urls()
@@ -148,10 +148,9 @@ func (l *load) send(ctx context.Context, n uint64, due time.Time) error {
 			}
 			attempt++
 		}
-		if ctxio.Sleep(ctx, wait) != nil {
-			return context.Cause(ctx)
+		if err := pause.Wait(ctx); err != nil {
+			return err
 		}
-		wait = min(2*wait, 2*time.Second)
 	}
 	return fmt.Errorf("event %d was sent %d times", n, math.MaxUint8)
 }

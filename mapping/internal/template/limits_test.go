@@ -57,7 +57,7 @@ func TestHostileTextNeedsLittleStack(t *testing.T) {
 				grown <- after.StackInuse - min(after.StackInuse, before.StackInuse)
 			}()
 			if size := <-grown; size > limit {
-				t.Errorf("%d times %q: %d MB of stack", n, part, size>>20)
+				t.Errorf("%d times %q: got %d MB of stack, want at most %d", n, part, size>>20, limit>>20)
 			}
 		}
 	}

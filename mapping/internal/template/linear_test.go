@@ -137,10 +137,10 @@ func TestLinearProgramsCostLinearly(t *testing.T) {
 			t.Logf("%d and %d steps, %d and %d bytes", steps, moreSteps, memory, moreMemory)
 			const allowed = large / small * 3 / 2
 			if moreSteps > allowed*(steps+10) {
-				t.Errorf("%d steps for %d bytes, %d for %d, want at most %v", steps, small, moreSteps, large, allowed*(steps+10))
+				t.Errorf("got %d steps for %d bytes, %d for %d, want at most %v", steps, small, moreSteps, large, allowed*(steps+10))
 			}
 			if moreMemory > allowed*(memory+1000) {
-				t.Errorf("%d bytes of memory for %d bytes, %d for %d, want at most %v", memory, small, moreMemory, large, allowed*(memory+1000))
+				t.Errorf("got %d bytes of memory for %d bytes, %d for %d, want at most %v", memory, small, moreMemory, large, allowed*(memory+1000))
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestLinearProgramsKeepTheDefaultBudget(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		if _, err := p.eval(linearBody(size)); err != nil {
-			t.Errorf("%s of %d bytes: %v", name, size, err)
+			t.Errorf("%s of %d bytes: got %v, want no error", name, size, err)
 		}
 	}
 	for name := range linear {

@@ -135,7 +135,7 @@ func TestBucketIsDeleted(t *testing.T) {
 		}
 	}
 	if all, err := storageapi.Collect(w.Tokens(t.Context())); err != nil || len(all) != 2 {
-		t.Errorf("%d tokens, %v, want the token of the client and the token of the sink", len(all), err)
+		t.Errorf("got %d tokens, %v, want the token of the client and the token of the sink", len(all), err)
 	}
 }
 

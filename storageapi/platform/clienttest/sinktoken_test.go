@@ -131,6 +131,6 @@ func TestTokensMadeElsewhere(t *testing.T) {
 		}
 	}
 	if all, err := storageapi.Collect(w.Tokens(t.Context())); err != nil || len(all) != 2 {
-		t.Errorf("%d tokens, %v, want 2", len(all), err)
+		t.Errorf("got %d tokens, %v, want 2", len(all), err)
 	}
 }

@@ -216,7 +216,7 @@ func TestSlicesInPlace(t *testing.T) {
 				t.Errorf("copied: %v, want %v", copied, c.copied)
 			}
 			if after := count(t, w); after != before {
-				t.Errorf("%d files, before the import %d, want %v", after, before, before)
+				t.Errorf("got %d files, before the import %d, want %v", after, before, before)
 			}
 			var want []string
 			for _, obj := range f.Slices {
