@@ -76,6 +76,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
+	cfg.Tables.EmptyPart = true // for the views
 	cfg.telemetry = []otlpflat.ViewOptions{{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}}
 	cfg.needsOTLP, cfg.Optional["addr"] = true, !given["addr"]
 	cfg.options.bloom = []string{"TraceId"}
