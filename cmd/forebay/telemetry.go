@@ -147,7 +147,7 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 		return "", "", nil
 	case kind == "parquet" && strings.Contains(rest, "://"):
 		of.Dialect, of.Folder = otlpflat.DuckDB, inDuckDB(rest)
-		use = fmt.Sprintf("duckdb -init '%s', with a persistent secret for the bucket in DuckDB", file)
+		use = fmt.Sprintf("in duckdb, CREATE SECRET for the bucket, then .read '%s'", file)
 	case kind == "parquet", kind == "dir":
 		folder, err := filepath.Abs(rest)
 		if err != nil {
@@ -164,7 +164,7 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 		var keys icebergKeys
 		cfg.options.read(&keys) // which was checked
 		if isCatalogAddress(rest) {
-			use += ", with a persistent secret for the catalog in DuckDB"
+			use = fmt.Sprintf("in duckdb, CREATE SECRET for the catalog, then .read '%s'", file)
 			statements, of.From, err = fromCatalog(rest, keys.Namespace)
 		} else {
 			statements, of.From, err = cfg.fromIceberg(rest, cmp.Or(keys.Namespace, namespace))

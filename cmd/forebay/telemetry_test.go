@@ -128,10 +128,10 @@ func TestOTLPFlags(t *testing.T) {
 		{"-target iceberg:lake", "iceberg:lake", 0, "iceberg_scan(getvariable('logs'))", "duckdb -init 'v.sql'"},
 		{
 			"-target iceberg:https://host/api?warehouse=w -target-options {\"namespace\":\"n\"}", "iceberg:https://host/api?warehouse=w", 0,
-			`FROM forebay_lake."n"."logs"`, "duckdb -init 'v.sql', with a persistent secret",
+			`FROM forebay_lake."n"."logs"`, "in duckdb, CREATE SECRET for the catalog, then .read 'v.sql'",
 		},
-		{"-target parquet:s3://bucket/x?region=r", "parquet:s3://bucket/x?region=r", 0, "'s3://bucket/x/logs/**", "duckdb -init 'v.sql', with a persistent secret"},
-		{"-target parquet:azblob://c/x/", "parquet:azblob://c/x/", 0, "'az://c/x/logs/**", "duckdb -init 'v.sql', with a persistent secret"},
+		{"-target parquet:s3://bucket/x?region=r", "parquet:s3://bucket/x?region=r", 0, "'s3://bucket/x/logs/**", "in duckdb, CREATE SECRET for the bucket, then .read 'v.sql'"},
+		{"-target parquet:azblob://c/x/", "parquet:azblob://c/x/", 0, "'az://c/x/logs/**", "in duckdb, CREATE SECRET for the bucket, then .read 'v.sql'"},
 	} {
 		if leftOut(tc.args) {
 			continue
