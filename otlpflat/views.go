@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -35,6 +36,9 @@ type ViewOptions struct {
 	// Folder, in DuckDB, has a folder of Parquet files for each table, as drivers/parquet writes them. DuckDB makes a view only of a folder
 	// that has a file, which the driver's option EmptyPart keeps there. Default: the tables are in the database.
 	Folder string
+	// From, in DuckDB, returns the part of a FROM clause that reads the table of a name, such as read_csv('…') or iceberg_scan('…'). The views cast its
+	// columns to their types, because a CSV file contains only text, and Iceberg has no JSON. Default: the table, or the files in Folder.
+	From func(table string) string
 	// ReceivedAt, if not empty, is a column of type timestamp of the table of logs, with the time at which a record arrived. The view of logs then
 	// has it.
 	ReceivedAt string
@@ -53,6 +57,9 @@ func (o ViewOptions) Validate() error {
 	}
 	if o.Folder != "" && o.Schema != "" {
 		problems = append(problems, errors.New("otlpflat: Folder and Schema exclude each other: files have no schema"))
+	}
+	if o.From != nil && (o.Folder != "" || o.Dialect != DuckDB) {
+		problems = append(problems, errors.New("otlpflat: From is for DuckDB, without Folder"))
 	}
 	if o.Logs == "" && o.Metrics == "" && o.Traces == "" {
 		problems = append(problems, errors.New("otlpflat: Logs, Metrics and Traces are empty: name at least one table"))
@@ -131,12 +138,38 @@ func (v *views) create(name, query string) {
 // from is a table in a FROM.
 func (v *views) from(table string) string {
 	switch {
+	case v.From != nil:
+		return v.cast(table)
 	case v.Folder != "":
 		return "read_parquet('" + strings.ReplaceAll(v.Folder+"/"+table+"/**/*.parquet", "'", "''") + "', union_by_name = true) AS t"
 	case v.Schema != "":
 		return v.quote(v.Schema) + "." + v.quote(table) + " AS t"
 	}
 	return v.quote(table) + " AS t"
+}
+
+// cast is what From reads, with the types of the table's columns. DuckDB omits a cast that changes nothing.
+func (v *views) cast(table string) string {
+	columns := MetricsTable()
+	switch table {
+	case v.Logs:
+		columns = LogsTable()
+		if v.ReceivedAt != "" {
+			columns = append(columns, mapping.Datetime(v.ReceivedAt, mapping.DataType(datatype.Timestamp)))
+		}
+	case v.Traces:
+		columns = TracesTable()
+	}
+	types := map[datatype.Type]string{datatype.Bool: "BOOLEAN", datatype.Int64: "BIGINT", datatype.Float64: "DOUBLE", datatype.Timestamp: "TIMESTAMPTZ", datatype.JSON: "JSON"}
+	var casts []string
+	for _, c := range columns {
+		name := v.quote(c.Name)
+		if typ := types[c.DataType]; typ != "" {
+			name = "CAST(" + name + " AS " + typ + ") AS " + name
+		}
+		casts = append(casts, name)
+	}
+	return "(SELECT " + strings.Join(casts, ", ") + "\n  FROM " + v.From(table) + ") AS t"
 }
 
 // quote returns a name as SQL.

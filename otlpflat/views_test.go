@@ -23,6 +23,13 @@ func TestViewsOfOptions(t *testing.T) {
 		!strings.HasSuffix(logs[0], `FROM read_parquet('l''ake/logs/**/*.parquet', union_by_name = true) AS t`) {
 		t.Errorf("got %q, %v, want a view with an escaped path, no error", logs, err)
 	}
+	from := func(string) string { return "files" }
+	for _, o := range []otlpflat.ViewOptions{{Dialect: otlpflat.SQLite}, {Dialect: otlpflat.DuckDB, Folder: "lake"}} {
+		o.From, o.Logs = from, "logs"
+		if _, err := otlpflat.Views(o); err == nil {
+			t.Errorf("%s with the folder %q gets files of the caller, want an error", o.Dialect, o.Folder)
+		}
+	}
 	all, err := otlpflat.Views(otlpflat.ViewOptions{Dialect: otlpflat.PostgreSQL, Schema: "obs", Logs: "l", Metrics: "m", Traces: "t"})
 	if err != nil || len(all) != 11 {
 		t.Errorf("got %d views, %v, want 11, no error", len(all), err)

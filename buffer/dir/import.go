@@ -7,6 +7,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/forebay/forebay/driverkit/parts"
@@ -38,6 +39,15 @@ func (c csvFormat) Stage(ctx context.Context, s *parts.Store, d parts.Definition
 	}
 	temp, err := s.StageFile(ctx, f.ID, func(w io.Writer) error { return c.copyFile(ctx, w, d, f) })
 	return map[string]string{d.PartPath("", f.ID, f.Rows, c.extension()): temp}, err
+}
+
+// Empty implements [parts.EmptyFormat]. The part of a table that was created without header lines has none.
+func (csvFormat) Empty(w io.Writer, d parts.Definition) error {
+	if d.NoHeader {
+		return nil
+	}
+	_, err := w.Write(headerLine(datatype.Names(d.Columns)))
+	return err
 }
 
 // copyFile writes a part with the rows of all slices.

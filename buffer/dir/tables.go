@@ -67,6 +67,9 @@ type TablesOptions struct {
 	// from their import in others. Rows of a day that has passed its time are removed within an hour after their import. It applies to the
 	// tables of defined sinks. Once the sink of a table is gone, its parts stay until [TableDir.Compact] is called or they are deleted.
 	KeepFor time.Duration
+	// EmptyPart keeps a part without rows in each table that has header lines, _columns-N.csv for N columns, in a partitioned table in the folder
+	// dt=1970-01-01. Views in SQL can then be made before the first row is imported.
+	EmptyPart bool
 	// OnImported, if not nil, is called after the rows of a file are durable and visible, with the paths of their parts. The
 	// import counts as failed, and is repeated, until OnImported returns nil. It is called at least once a file, because a crash
 	// after it repeats the call, and a part that it had deleted is imported again first. Whoever loads parts elsewhere must
@@ -125,7 +128,7 @@ func TablesWith(path string, o TablesOptions) *TableDir {
 	format := csvFormat{gzip: o.Gzip}
 	return &TableDir{csv: format, folder: parts.NewTables(path, format, parts.Options{
 		Driver: "table directory", NoHeader: o.NoHeader, PartitionBy: o.PartitionBy, MergeTo: o.MergeTo, KeepFor: o.KeepFor,
-		OnImported: o.OnImported,
+		EmptyPart: o.EmptyPart && !o.NoHeader, OnImported: o.OnImported,
 	})}
 }
 

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/datatype"
@@ -62,11 +61,9 @@ func openParquetBucket(url string, opts bucket.TablesOptions) (*store.Store, err
 	if err != nil {
 		return nil, err
 	}
-	place, _, _ := strings.Cut(url, "?")
-	place = strings.Replace(strings.TrimSuffix(place, "/"), "azblob://", "az://", 1) // as DuckDB writes it
 	return &store.Store{
 		Target: target, Tables: bucketReader{target}, Closer: target.Close,
-		Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM '%s/in.c-shop.orders/**/*.parquet' GROUP BY 1"`, place),
+		Hint: fmt.Sprintf(`duckdb -c "SELECT country, count(*), sum(total) FROM '%s/in.c-shop.orders/**/*.parquet' GROUP BY 1"`, inDuckDB(url)),
 	}, nil
 }
 

@@ -99,6 +99,9 @@ func icebergKind() targetKind {
 	}
 }
 
+// namespace has the tables of a warehouse, unless the options or the address of the catalog name a different one.
+const namespace = "forebay"
+
 // isCatalogAddress reports whether a place is the address of a REST catalog, not a folder with a catalog in it.
 func isCatalogAddress(rest string) bool {
 	return strings.HasPrefix(rest, "https://") || strings.HasPrefix(rest, "http://")

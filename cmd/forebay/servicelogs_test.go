@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,21 @@ var logDatabases = []logDatabase{
 	}, []string{"EXPLAIN "}, "range", "filesort"},
 }
 
+// logFiles are targets that DuckDB reads. They have no index.
+var logFiles = []logDatabase{
+	{name: "DuckDB", dialect: "duckdb", open: func(tb testing.TB) (string, *sql.DB) {
+		file := filepath.Join(tb.TempDir(), "t.duckdb")
+		return "duckdb:" + file, openSQL(tb, "duckdb", file)
+	}},
+	{name: "Parquet", dialect: "duckdb", open: inFiles("parquet:")},
+	{name: "Iceberg", dialect: "duckdb", open: inFiles("iceberg:")},
+	{name: "CSV", dialect: "duckdb", open: inFiles("dir:")},
+}
+
+func inFiles(kind string) func(tb testing.TB) (string, *sql.DB) {
+	return func(tb testing.TB) (string, *sql.DB) { return kind + tb.TempDir(), openSQL(tb, "duckdb", "") }
+}
+
 func openSQL(tb testing.TB, driver, dsn string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open(driver, dsn)
@@ -60,7 +76,7 @@ func (d logDatabase) fill(tb testing.TB, logs int) *sql.DB {
 	tb.Helper()
 	target, db := d.open(tb)
 	began := time.Now().Add(-24 * time.Hour)
-	fillTable(tb, []string{"-dir", tb.TempDir(), "-target", target, "-keep-for", "0s"}, forebay.SignalLogs, func(yield func(iter.Seq[mapping.FieldDocument]) bool) {
+	from := fillTable(tb, []string{"-dir", tb.TempDir(), "-target", target, "-keep-for", "0s"}, forebay.SignalLogs, func(yield func(iter.Seq[mapping.FieldDocument]) bool) {
 		const each = 2000
 		for first := 0; first < logs; first += each {
 			batch := plog.NewLogs()
@@ -82,7 +98,11 @@ func (d logDatabase) fill(tb testing.TB, logs int) *sql.DB {
 			}
 		}
 	})
-	statements, err := otlpflat.Views(otlpflat.ViewOptions{Dialect: otlpflat.Dialect(d.dialect), Logs: "logs"})
+	views := otlpflat.ViewOptions{Dialect: otlpflat.Dialect(d.dialect), Logs: "logs"}
+	if strings.HasPrefix(from, "read_") {
+		views.From = func(string) string { return from }
+	}
+	statements, err := otlpflat.Views(views)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -139,8 +159,11 @@ func TestLogsOfAServiceAreReadInOrder(t *testing.T) {
 
 // BenchmarkLogsOfAService asks for the newest 1,000 logs of a service in the last hour, among 2,000,000 of a day, in the tables of forebay otlp.
 func BenchmarkLogsOfAService(b *testing.B) {
-	for _, d := range logDatabases {
+	for _, d := range slices.Concat(logDatabases, logFiles) {
 		b.Run(d.name, func(b *testing.B) {
+			if d.dialect == "duckdb" && !slices.Contains(sql.Drivers(), "duckdb") {
+				b.Skip("this build has no DuckDB")
+			}
 			db := d.fill(b, 2_000_000)
 			query, best := d.query(b), time.Hour
 			for b.Loop() {

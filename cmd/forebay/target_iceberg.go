@@ -17,9 +17,6 @@ import (
 	"github.com/forebay/forebay/internal/program/store"
 )
 
-// namespace has the tables of a warehouse, unless the address of the catalog names a different one.
-const namespace = "forebay"
-
 func icebergTarget() targetKind {
 	k := icebergKind()
 	k.limits = new(iceberg.Target)

@@ -76,6 +76,7 @@ func (f *telemetryFlags) complete(cfg *serveConfig, given map[string]bool) error
 		cfg.target = "parquet:" + filepath.Join(cfg.Dir, "telemetry")
 	}
 	cfg.options.keepBy = []string{receivedAt}
+	cfg.Tables.EmptyPart = true // for the views
 	cfg.telemetry = []otlpflat.ViewOptions{{Logs: "logs", Traces: "traces", Metrics: "metrics", ReceivedAt: receivedAt}}
 	cfg.needsOTLP, cfg.Optional["addr"] = true, !given["addr"]
 	cfg.options.bloom = []string{"TraceId"}
@@ -127,7 +128,7 @@ func (cfg *serveConfig) addViews(keys sourceKeys) {
 			o.Traces = sink.Table
 		}
 	}
-	if o == (otlpflat.ViewOptions{}) {
+	if o.Logs == "" && o.Metrics == "" && o.Traces == "" {
 		return
 	}
 	if len(cfg.telemetry) > 0 { // the names of the first source's views are taken
@@ -139,15 +140,38 @@ func (cfg *serveConfig) addViews(keys sourceKeys) {
 // views returns the statements that make the views of a target, and how to use them; "" for a target that has none, and without telemetry.
 func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 	var of otlpflat.ViewOptions
-	kind, rest, _ := strings.Cut(cfg.target, ":")
+	var statements []string
+	kind, rest, _ := strings.Cut(cmp.Or(cfg.target, "dir:"+filepath.Join(cfg.Dir, "tables")), ":")
 	switch {
-	case len(cfg.telemetry) == 0:
+	case len(cfg.telemetry) == 0, kind == "dir" && cfg.tables.NoHeader:
 		return "", "", nil
-	case kind == "parquet" && !strings.Contains(rest, "://"):
-		if of.Folder, err = filepath.Abs(rest); err != nil {
+	case kind == "parquet" && strings.Contains(rest, "://"):
+		of.Dialect, of.Folder = otlpflat.DuckDB, inDuckDB(rest)
+		use = fmt.Sprintf("in duckdb, CREATE SECRET for the bucket, then .read '%s'", file)
+	case kind == "parquet", kind == "dir":
+		folder, err := filepath.Abs(rest)
+		if err != nil {
 			return "", "", err
 		}
 		of.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s'", file)
+		if kind == "parquet" {
+			of.Folder = folder
+		} else {
+			of.From = func(table string) string { return readCSV(filepath.Join(folder, table)) }
+		}
+	case kind == "iceberg":
+		of.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s'", file)
+		var keys icebergKeys
+		cfg.options.read(&keys) // which was checked
+		if isCatalogAddress(rest) {
+			use = fmt.Sprintf("in duckdb, CREATE SECRET for the catalog, then .read '%s'", file)
+			statements, of.From, err = fromCatalog(rest, keys.Namespace)
+		} else {
+			statements, of.From, err = cfg.fromIceberg(rest, cmp.Or(keys.Namespace, namespace))
+		}
+		if err != nil {
+			return "", "", err
+		}
 	case kind == "duckdb":
 		of.Dialect, use = otlpflat.DuckDB, fmt.Sprintf("duckdb -init '%s' '%s', while the server is stopped", file, rest)
 	case kind == "sqlite":
@@ -166,12 +190,11 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 	default:
 		return "", "", nil
 	}
-	var statements []string
 	if of.Dialect == otlpflat.SQLite { // the server writes meanwhile
 		statements = append(statements, "PRAGMA busy_timeout = 10000")
 	}
 	for _, o := range cfg.telemetry {
-		o.Dialect, o.Folder, o.Schema = of.Dialect, of.Folder, of.Schema
+		o.Dialect, o.Folder, o.Schema, o.From = of.Dialect, of.Folder, of.Schema, of.From
 		more, err := otlpflat.Views(o)
 		if err != nil {
 			return "", "", err
@@ -179,6 +202,58 @@ func (cfg *serveConfig) views(file string) (sql, use string, err error) {
 		statements = append(statements, more...)
 	}
 	return strings.Join(append(statements, ""), ";\n\n"), use, nil
+}
+
+// literal returns a text as SQL.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// identifier returns a name as SQL.
+func identifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// inDuckDB is the place in a bucket as DuckDB writes it.
+func inDuckDB(url string) string {
+	place, _, _ := strings.Cut(url, "?")
+	return strings.Replace(strings.TrimSuffix(place, "/"), "azblob://", "az://", 1)
+}
+
+// readCSV reads the parts of a table of package dir in DuckDB.
+func readCSV(folder string) string {
+	return "read_csv(" + literal(folder+"/**/*.csv*") + `, header = true, all_varchar = true, union_by_name = true, hive_partitioning = false,
+    delim = ',', quote = '"', escape = '"', allow_quoted_nulls = false)`
+}
+
+// lake is the name of an Iceberg catalog in DuckDB.
+const lake = "forebay_lake"
+
+// fromIceberg reads the snapshots that a catalog in a folder names when DuckDB runs the first statements. The newest file of a table's metadata need
+// not be its current one, because a program that lost a race, or was killed, leaves a file too.
+func (cfg *serveConfig) fromIceberg(folder, namespace string) (first []string, from func(table string) string, err error) {
+	if folder, err = filepath.Abs(folder); err != nil {
+		return nil, nil, err
+	}
+	first = []string{"ATTACH IF NOT EXISTS " + literal(filepath.Join(folder, "catalog.db")) + " AS " + lake + " (TYPE sqlite, READ_ONLY)"}
+	for _, o := range cfg.telemetry {
+		for _, table := range []string{o.Logs, o.Traces, o.Metrics} {
+			if table != "" {
+				first = append(first, "SET VARIABLE "+identifier(table)+" = (SELECT metadata_location FROM "+lake+".iceberg_tables\n  WHERE table_namespace = "+
+					literal(namespace)+" AND table_name = "+literal(table)+")")
+			}
+		}
+	}
+	return first, func(table string) string { return "iceberg_scan(getvariable(" + literal(table) + "))" }, nil
+}
+
+// fromCatalog reads the tables of a REST catalog.
+func fromCatalog(address, ns string) (first []string, from func(table string) string, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	ns = cmp.Or(ns, u.Query().Get("namespace"), namespace)
+	warehouse := u.Query().Get("warehouse")
+	u.RawQuery, u.Fragment = "", ""
+	return []string{"ATTACH IF NOT EXISTS " + literal(warehouse) + " AS " + lake + " (TYPE iceberg, ENDPOINT " + literal(u.String()) + ")"},
+		func(table string) string { return lake + "." + identifier(ns) + "." + identifier(table) }, nil
 }
 
 // databaseOf returns the database of the address of a server, whose kind is cut off. The address may name several hosts.

@@ -117,15 +117,21 @@ func TestOTLPFlags(t *testing.T) {
 		{"", "parquet:data/telemetry", 24 * time.Hour, "data/telemetry/logs/**/*.parquet'", "duckdb -init 'v.sql'"},
 		{"-dir d -keep-for 0s", "parquet:d/telemetry", 0, "d/telemetry/traces/", "duckdb -init 'v.sql'"},
 		{"-target parquet:lake -keep-for 1h", "parquet:lake", time.Hour, "/lake/metrics/", "duckdb -init 'v.sql'"},
-		{"-target dir:csv", "dir:csv", 24 * time.Hour, "", ""},
+		{"-target dir:csv", "dir:csv", 24 * time.Hour, "/csv/logs/**/*.csv*'", "duckdb -init 'v.sql'"},
+		{"-target dir:csv -no-header", "dir:csv", 24 * time.Hour, "", ""},
 		{"-target duckdb:t.db", "duckdb:t.db", 24 * time.Hour, `FROM "logs"`, "duckdb -init 'v.sql' 't.db'"},
 		{"-target postgres://me@db/x", "postgres://me@db/x", 24 * time.Hour, "json_array_elements", "psql -f 'v.sql'"},
 		{"-target sqlite:t.db -keep-for 1h", "sqlite:t.db", time.Hour, "CREATE VIEW", "sqlite3 -init 'v.sql' 't.db'"},
 		{"-target sqlite:t.db -keep-for 0s", "sqlite:t.db", 0, `json_each(t."Events")`, "sqlite3 -init 'v.sql' 't.db'"},
 		{"-target clickhouse://me:a%2Fb@h1:8123,h2:8123/my%2Ddb?tls=true -target-options {\"engine\":\"ReplicatedMergeTree\"}", "clickhouse://me:a%2Fb@h1:8123,h2:8123/my%2Ddb?tls=true", 0, "CREATE VIEW `my-db`.`otel_logs`", "clickhouse-client --queries-file 'v.sql'"},
 		{"-target mysql://me@db/x -keep-for 1h", "mysql://me@db/x", time.Hour, "CREATE OR REPLACE VIEW `x`.`otel_logs`", "mysql < 'v.sql'"},
-		{"-target iceberg:lake", "iceberg:lake", 0, "", ""},
-		{"-target parquet:s3://bucket/x", "parquet:s3://bucket/x", 0, "", ""},
+		{"-target iceberg:lake", "iceberg:lake", 0, "iceberg_scan(getvariable('logs'))", "duckdb -init 'v.sql'"},
+		{
+			"-target iceberg:https://host/api?warehouse=w -target-options {\"namespace\":\"n\"}", "iceberg:https://host/api?warehouse=w", 0,
+			`FROM forebay_lake."n"."logs"`, "in duckdb, CREATE SECRET for the catalog, then .read 'v.sql'",
+		},
+		{"-target parquet:s3://bucket/x?region=r", "parquet:s3://bucket/x?region=r", 0, "'s3://bucket/x/logs/**", "in duckdb, CREATE SECRET for the bucket, then .read 'v.sql'"},
+		{"-target parquet:azblob://c/x/", "parquet:azblob://c/x/", 0, "'az://c/x/logs/**", "in duckdb, CREATE SECRET for the bucket, then .read 'v.sql'"},
 	} {
 		if leftOut(tc.args) {
 			continue

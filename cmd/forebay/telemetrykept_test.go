@@ -54,14 +54,17 @@ func asked(t *testing.T, data, database, query string) string {
 // With one signal only the views of all signals work. With -keep-for alone a row that has been there for that time goes, and a later one stays.
 func TestTelemetryIsKept(t *testing.T) {
 	needs(t, "duckdb:")
-	for _, kind := range []string{"parquet", "duckdb"} {
+	for _, kind := range []string{"parquet", "duckdb", "dir"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			data, database := filepath.Join(t.TempDir(), "data"), ""
 			args := []string{"-dir", data, "-every", "1s", "-keep-for", "4s"}
-			if kind == "duckdb" {
+			switch kind {
+			case "duckdb":
 				database = filepath.Join(t.TempDir(), "telemetry.db")
 				args = append(args, "-target", "duckdb:"+database)
+			case "dir":
+				args = append(args, "-target", "dir:"+filepath.Join(t.TempDir(), "csv"))
 			}
 			s := start(t, nil, "otlp", args...)
 			defer s.stop()

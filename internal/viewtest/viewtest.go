@@ -80,12 +80,18 @@ const (
 func Run(t *testing.T, target driver.Target, db Database, where Where) {
 	t.Helper()
 	Make(t, target, db, where)
-	replace, unset := replacements(t, where.Dialect), "NULL"
-	if where.Dialect == "clickhouse" {
+	Ask(t, db, where.Dialect)
+}
+
+// Ask runs all queries of the pages on the views of the telemetry that [Store] sends, and queries that check each view.
+func Ask(t *testing.T, db Database, dialect string) {
+	t.Helper()
+	replace, unset := replacements(t, dialect), "NULL"
+	if dialect == "clickhouse" {
 		unset = ""
 	}
 	checkAll(t, db, queries, answersOfQueries(unset), replace)
-	switch otlpflat.Dialect(where.Dialect) {
+	switch otlpflat.Dialect(dialect) {
 	case otlpflat.SQLite:
 		checkQuestions(t, db, questionsOfSQLite)
 	case otlpflat.MySQL:
@@ -118,7 +124,7 @@ func Statements(tb testing.TB, where Where) []string {
 // Make sends telemetry through an engine into the target, and makes the views in db, which reads the tables of the target.
 func Make(tb testing.TB, target driver.Target, db Database, where Where) {
 	tb.Helper()
-	store(tb, target, where.options())
+	Store(tb, target, where.options())
 	for range 2 { // they can be replaced
 		for _, s := range Statements(tb, where) {
 			if err := db.Exec(tb.Context(), s); err != nil {
@@ -275,8 +281,8 @@ var (
 	trace2 = pcommon.TraceID{0xaa, 15: 2}
 )
 
-// store brings logs, spans and points to the tables.
-func store(t testing.TB, target driver.Target, o otlpflat.ViewOptions) {
+// Store brings logs, spans and points to the tables.
+func Store(t testing.TB, target driver.Target, o otlpflat.ViewOptions) {
 	t.Helper()
 	engine, err := forebay.Open(t.TempDir(), forebay.Options{Target: target})
 	if err != nil {
