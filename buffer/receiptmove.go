@@ -80,7 +80,7 @@ func (b *Buffer) eachReceipt(fn func(copiedReceipt) error) error {
 		}
 		switch {
 		case pebblestore.IsDamage(failed):
-			b.log.Error(receiptDamaged, "cause", failed, "next", "check the disk; a retry of this call is stored again")
+			b.passDamaged(failed)
 		case failed != nil:
 			err = failed
 		case known:

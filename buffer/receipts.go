@@ -92,7 +92,7 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 }
 
 // Known returns what earlier calls with a key stored, without waiting for a turn. running says that a call with the key has the turn, so its rows may
-// be stored later. Known is for the other engines of a service, where the call may be repeated. The errors are those of Claim.
+// be stored later. Known is for the other engines of a service, where the call may be repeated. It fails as Claim does.
 func (b *Buffer) Known(key Key) (list []Receipt, running bool, err error) {
 	for {
 		epoch := b.store.Now().Epoch
@@ -520,8 +520,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		switch {
 		case err == nil:
 		case pebblestore.IsDamage(err):
-			// It can never be read. The design that lost was to refuse the call until the key expires, which would lose its rows.
-			b.log.Error(receiptDamaged, "cause", err, "next", "check the disk; a retry of this call is stored again")
+			b.passDamaged(err)
 		default:
 			return fmt.Errorf("buffer: look up the key of a call: %w", err)
 		}
@@ -568,5 +567,7 @@ func (b *Buffer) readReceipt(key []byte, sink uint32, value []byte, now time.Tim
 	return Receipt{SinkID: s.id, At: at, Data: data}, true, nil
 }
 
-// receiptDamaged is logged for a receipt that can never be read.
-const receiptDamaged = "receipt of a call damaged"
+// passDamaged logs a receipt that can never be read. The design that lost was to refuse the call until the key expires, which would lose its rows.
+func (b *Buffer) passDamaged(found error) {
+	b.log.Error("receipt of a call damaged", "cause", found, "next", "check the disk; a retry of this call is stored again")
+}
