@@ -63,7 +63,12 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*receipt
 	if err != nil {
 		return nil, err
 	}
-	a, err := receipt.Begin(claim, once.Content, once.Within, len(src.sinks), func(id string) int {
+	earlier, err := e.earlier(ctx, src, once, claim)
+	if err != nil {
+		claim.Release()
+		return nil, err
+	}
+	a, err := receipt.Begin(claim, earlier, once.Content, once.Within, len(src.sinks), func(id string) int {
 		return slices.IndexFunc(src.sinks, func(s *sink) bool { return s.handle.ID() == id })
 	})
 	if err != nil {
@@ -76,6 +81,27 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*receipt
 	}
 	return a, nil
 }
+
+// earlier returns what earlier calls with the key of a call have stored. A call with a [Turn] learns of calls to this engine alone. Its key is of use
+// until its outcome has arrived, and then only this engine forgets it. A later call with equal content would be lost.
+func (e *Engine) earlier(ctx context.Context, src *source, once *Once, claim *buffer.Claim) ([]buffer.Receipt, error) {
+	list := claim.Receipts()
+	if once.Turn != nil {
+		return slices.DeleteFunc(slices.Clone(list), func(r buffer.Receipt) bool { return r.Copied }), nil
+	}
+	if e.opts.KnownElsewhere == nil {
+		return list, nil
+	}
+	more, err := e.opts.KnownElsewhere(ctx, kept.CallKey(src.def.ID, once.Key))
+	if err != nil {
+		return nil, fmt.Errorf("source %q, key %.60q: %w", src.def.ID, once.Key, err)
+	}
+	return append(slices.Clip(list), more...), nil
+}
+
+// ErrKeyUnclear is returned by Options.KnownElsewhere for a key that another engine may know. Nothing was stored. Repeat the call later, with the same
+// key.
+var ErrKeyUnclear = errors.New("it is not known yet whether another node has stored the call")
 
 // Receipt counts the records that the calls with one key have stored at one sink. See [Engine.Receipts].
 type Receipt struct {

@@ -2,6 +2,7 @@ package forebay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,6 +41,10 @@ type Options struct {
 	// Changelog gets all batches of the local level, so that another machine can continue with [Restore] when this one is lost.
 	// See [buffer.Options]. Default: none.
 	Changelog buffer.Changelog
+	// KnownElsewhere returns what calls with a key have stored at the other engines of one service, so that a call is recognized when it is repeated at
+	// another engine, see [buffer.Buffer.Known]. It is asked for each call with a [Once] that has no Turn, after the call has its turn here. An error
+	// refuses the call, see [ErrKeyUnclear]. Default: a call learns of calls to its engine alone. Package cluster sets it.
+	KnownElsewhere func(ctx context.Context, key buffer.Key) ([]buffer.Receipt, error)
 	// OnDamage is called when the local level cannot be read back although the Changelog has it, and the engine stops. See
 	// [buffer.Options]. Default: such rows are counted as damaged.
 	OnDamage func(*buffer.StoreDamageError)

@@ -27,6 +27,8 @@ type Receipt struct {
 	At time.Time
 	// Data is the Rows.Receipt that the rows were appended with.
 	Data []byte
+	// Copied says that the rows were appended to another buffer. See [Moves.ReceiveReceipts].
+	Copied bool
 }
 
 // Claim is the turn of one call with a key. Other calls with the same key wait for it. The turn ends when Release was called
@@ -86,6 +88,28 @@ func (b *Buffer) Claim(ctx context.Context, key Key) (*Claim, error) {
 			return nil, err
 		}
 		return c, nil
+	}
+}
+
+// Known returns what earlier calls with a key stored, without waiting for a turn. running says that a call with the key has the turn, so its rows may
+// be stored later. Known is for the other engines of a service, where the call may be repeated. It fails as Claim does.
+func (b *Buffer) Known(key Key) (list []Receipt, running bool, err error) {
+	for {
+		epoch := b.store.Now().Epoch
+		if f := b.failure(); f != nil {
+			return nil, false, f
+		}
+		running, segments := b.receipts.look(key)
+		look := &Claim{b: b, key: key}
+		if len(segments) > 0 {
+			err = b.findReceipts(look, segments)
+		}
+		if f := b.failure(); f != nil {
+			return nil, false, f
+		}
+		if err != nil || b.store.Now().Epoch == epoch {
+			return look.found, running, err
+		}
 	}
 }
 
@@ -242,12 +266,24 @@ func (r *receipts) begin(b *Buffer, key Key) (c *Claim, segments []uint64, wait 
 	c.stored = c.few[:0]
 	c.left.Store(1)
 	r.turns[key] = c
+	return c, r.segmentsWith(key), nil
+}
+
+// look returns whether a call has the turn of a key, and the segments that have the key.
+func (r *receipts) look(key Key) (running bool, segments []uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns[key] != nil, r.segmentsWith(key)
+}
+
+// segmentsWith returns the segments that have a key. Called with mu held.
+func (r *receipts) segmentsWith(key Key) (segments []uint64) {
 	for _, s := range r.segments {
 		if _, ok := s.keys[key]; ok {
 			segments = append(segments, s.num)
 		}
 	}
-	return c, segments, nil
+	return segments
 }
 
 // replace installs the segments that were read from a store. Turns continue.
@@ -484,8 +520,7 @@ func (b *Buffer) findReceipts(c *Claim, segments []uint64) error {
 		switch {
 		case err == nil:
 		case pebblestore.IsDamage(err):
-			// It can never be read. The design that lost was to refuse the call until the key expires, which would lose its rows.
-			b.log.Error("receipt of a call damaged", "cause", err, "next", "check the disk; a retry of this call is stored again")
+			b.passDamaged(err)
 		default:
 			return fmt.Errorf("buffer: look up the key of a call: %w", err)
 		}
@@ -499,20 +534,40 @@ func (b *Buffer) findReceipt(c *Claim, it *pebble.Iterator, now time.Time) error
 		return err
 	}
 	segment, _, sink, part, _ := format.ParseReceiptKey(it.Key())
-	c.part = max(c.part, part+1)
+	copied := part >= format.ReceiptCopy
+	if !copied {
+		c.part = max(c.part, part+1)
+	}
 	c.stored = append(c.stored, storedReceipt{segment, sink, part, int64(len(it.Key()) + len(value))})
+	r, known, err := b.readReceipt(it.Key(), sink, value, now)
+	if known {
+		r.Copied = copied
+		r.Data = append([]byte(nil), r.Data...)
+		c.found = append(c.found, r)
+	}
+	return err
+}
+
+// readReceipt reads a receipt, whose data alias value. known is false if its key has expired, or if the rows went with the table of an earlier life of
+// the sink.
+func (b *Buffer) readReceipt(key []byte, sink uint32, value []byte, now time.Time) (r Receipt, known bool, err error) {
 	at, life, data, err := format.ParseReceipt(value)
 	if err != nil {
-		return pebblestore.Damaged("receipt %x: %w", it.Key(), err)
+		return r, false, pebblestore.Damaged("receipt %x: %w", key, err)
 	}
 	if now.Sub(at) >= b.opts.KeyRetention {
-		return nil
+		return r, false, nil
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	// The rows of an earlier life went with the table of the sink.
-	if s := b.mu.byNum[sink]; s != nil && s.rec.Life == life {
-		c.found = append(c.found, Receipt{SinkID: s.id, At: at, Data: append([]byte(nil), data...)})
+	s := b.mu.byNum[sink]
+	if s == nil || s.rec.Life != life {
+		return r, false, nil
 	}
-	return nil
+	return Receipt{SinkID: s.id, At: at, Data: data}, true, nil
+}
+
+// passDamaged logs a receipt that can never be read. The design that lost was to refuse the call until the key expires, which would lose its rows.
+func (b *Buffer) passDamaged(found error) {
+	b.log.Error("receipt of a call damaged", "cause", found, "next", "check the disk; a retry of this call is stored again")
 }

@@ -35,6 +35,7 @@ type Node struct {
 	instance *instance.Instance
 	catalog  *catalog.Catalog
 	peers    *natsdriver.Peers
+	keys     *callKeys
 	handler  http.Handler
 	// stopResponses ends the responses to other nodes, and stopMetrics the metrics of this one.
 	stopResponses, stopMetrics func()
@@ -91,6 +92,9 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	o.Engine.Leases = n.leases
 	n.owners = owners
 	o.Log, o.Owners = log, owners
+	if n.keys = newCallKeys(n.opts.Node, n.log); !n.opts.KeysByNode {
+		o.Engine.KnownElsewhere = n.keys.known
+	}
 	o.Adopt = func(name string, epoch uint64, e *forebay.Engine) (instance.Adoption, error) {
 		return n.catalog.Adopt(name, epoch, e) // nothing is adopted before the catalog is open
 	}
@@ -112,6 +116,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	n.peers = peers
+	n.keys.own, n.keys.here, n.keys.peers = n.instance.Keeper().Instance(), n.instance.Known, peers
 	stop, err := peers.Serve(n.respond)
 	if err != nil {
 		return err
@@ -127,6 +132,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.stopMetrics = measured
 	adopting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
+	n.background.Go(func() { n.keys.records.watch(adopting, owners, cmp.Or(n.opts.Lease, instance.DefaultLease)/12) })
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
 	n.background.Go(func() { n.watchRoom(adopting, time.Minute) })
 	n.log.Info("node open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
@@ -165,6 +171,9 @@ func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.cancel()
 		n.background.Wait()
+		if n.keys != nil {
+			n.keys.close()
+		}
 		n.stopResponses()
 		n.stopMetrics()
 		var errs []error

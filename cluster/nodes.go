@@ -63,7 +63,10 @@ func (s nodeStatus) node() catalog.Node {
 // respond handles requests of other nodes.
 func (n *Node) respond(ctx context.Context, asked []byte) []byte {
 	var r nodeRequest
-	if err := json.Unmarshal(asked, &r); err != nil || r.Format != nodeFormat || r.Op != opNode {
+	switch err := json.Unmarshal(asked, &r); {
+	case err == nil && r.Format == nodeFormat && r.Op == opKeys:
+		return n.keys.respond(asked)
+	case err != nil || r.Format != nodeFormat || r.Op != opNode:
 		return n.catalog.Respond(ctx, asked)
 	}
 	own := n.nodeStatus()

@@ -48,6 +48,11 @@ type Options struct {
 	// platform, of storageapi/drivers, end by themselves after two weeks. Default: Engine.Staging.
 	Checkpoints driver.Staging
 
+	// KeysByNode lets a node look for the key of a call among its own calls alone, so that it asks no other node. A retry at another node is then stored
+	// again. Set it, at all nodes, if senders repeat calls at the same node only, or if each event has an id. Default: a call with a key waits until
+	// all nodes have said what they know of it.
+	KeysByNode bool
+
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the
 	// cluster's. One node at a time imports into the tables of a Target that is [driver.Exclusive].
 	Engine forebay.Options
@@ -85,6 +90,9 @@ func (o Options) Validate() error {
 	}
 	if o.Engine.Leases != nil {
 		fault("Engine.Leases is the cluster's, leave it empty")
+	}
+	if o.Engine.KnownElsewhere != nil {
+		fault("Engine.KnownElsewhere is the cluster's, leave it empty")
 	}
 	if o.API.Auth != nil {
 		errs = append(errs, o.API.Validate())

@@ -131,8 +131,8 @@ func (l *load) send(ctx context.Context, clients, end int) error {
 	return context.Cause(ctx)
 }
 
-// sendEvent repeats one event until it is acknowledged. Each attempt has its own id, so that rows can be told apart. Acknowledged
-// attempts must be in the table once, other attempts at most once.
+// sendEvent repeats one event until it is acknowledged. Every second event has a key and one id for all attempts. Each attempt of the others has its own
+// id, so that rows can be told apart. Acknowledged ids must be in the table once, other ids at most once.
 func (l *load) sendEvent(ctx context.Context, event, client int) error {
 	pause := ctxio.Pause{First: 20 * time.Millisecond, Last: time.Second}
 	for attempt := 1; ; attempt++ {
@@ -143,8 +143,12 @@ func (l *load) sendEvent(ctx context.Context, event, client int) error {
 				continue // try another node at once
 			}
 		} else {
-			id := fmt.Sprintf("%07d-%d", event, attempt)
-			status, err := l.post(ctx, url, fmt.Appendf(nil, `{"id":%q,"event":%d}`, id, event))
+			id, key := fmt.Sprintf("%07d-%d", event, attempt), ""
+			if event%2 == 0 {
+				id = fmt.Sprintf("%07d-0", event)
+				key = id
+			}
+			status, err := l.post(ctx, url, key, fmt.Appendf(nil, `{"id":%q,"event":%d}`, id, event))
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
@@ -165,12 +169,15 @@ func (l *load) sendEvent(ctx context.Context, event, client int) error {
 	}
 }
 
-func (l *load) post(ctx context.Context, url string, body []byte) (status int, err error) {
+func (l *load) post(ctx context.Context, url, key string, body []byte) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
 	resp, err := l.client.Do(req)
 	if err != nil {
 		return 0, err

@@ -9,7 +9,8 @@
 //
 // A node that is lost comes back in different ways. The first stays away until the others have moved its rows to the table. The second
 // comes back at once and resumes where it was. The third comes back without its disk. Clients whose request fails, or gets no response,
-// send the event again to another node, under a new id, because it is unknown whether the first attempt was stored.
+// send the event again to another node. Every second event has an Idempotency-Key, by which all nodes recognize it. The others get a new id for
+// each attempt, because it is unknown whether the attempt before was stored.
 //
 // The last line on standard output tells the result. The exit status is 1 if a row was lost or doubled:
 //

@@ -23,12 +23,12 @@ type Attempt struct {
 	storedAside, takenAside []spans
 }
 
-// Begin returns the attempt of a call that has the turn of its key. It is for the sinks 0 to sinks-1, and place returns the place of a sink by its name
+// Begin returns the attempt of a call that has the turn of its key, after calls with the earlier receipts. It is for the sinks 0 to sinks-1, and place returns the place of a sink by its name
 // in the buffer, or a negative number. Calls that are older than within do not count, unless it is 0. The error is ErrOtherContent.
-func Begin(claim *buffer.Claim, content []byte, within time.Duration, sinks int, place func(sinkID string) int) (*Attempt, error) {
+func Begin(claim *buffer.Claim, earlier []buffer.Receipt, content []byte, within time.Duration, sinks int, place func(sinkID string) int) (*Attempt, error) {
 	bySink := func() []spans { return make([]spans, sinks) }
 	a := &Attempt{claim: claim, sum: sumOf(content), stored: bySink(), taken: bySink(), storedAside: bySink(), takenAside: bySink()}
-	for _, r := range claim.Receipts() {
+	for _, r := range earlier {
 		if within > 0 && time.Since(r.At) >= within {
 			continue
 		}

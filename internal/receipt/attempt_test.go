@@ -37,7 +37,7 @@ func TestAttemptKnowsEarlierCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := Begin(claim, []byte(content), within, len(ids), func(id string) int { return slices.Index(ids, id) })
+		a, err := Begin(claim, claim.Receipts(), []byte(content), within, len(ids), func(id string) int { return slices.Index(ids, id) })
 		return a, claim, err
 	}
 

@@ -12,6 +12,8 @@ const (
 	ReceiptHeadSize = 13
 	// ReceiptKeySize is the length of the key of a receipt.
 	ReceiptKeySize = 1 + 8 + 16 + 4 + 4
+	// ReceiptCopy is set in the part of a receipt that was copied from another buffer. The other bits are a hash of its value.
+	ReceiptCopy = 1 << 31
 )
 
 // ReceiptKey is the key of a receipt. part tells the receipts of one key and sink from each other.

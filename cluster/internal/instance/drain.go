@@ -33,6 +33,8 @@ type drainer struct {
 
 	mu   sync.Mutex
 	jobs map[*drainage]*forebay.Engine // the calls of drain, with the engine while it is open
+	// received are the last instances whose keys this process has copied into its own instance.
+	received []string
 
 	// old are the records that may be deleted once they have stood for forgetAfter, by key and version with since when. One goroutine sweeps.
 	old map[oldRecord]time.Time
@@ -261,6 +263,9 @@ func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
 		adoption.RejectsMoved()
 	}
 	if err := d.flush(ctx, e, adoption); err != nil {
+		return err
+	}
+	if err := d.moveKeys(ctx, e); err != nil {
 		return err
 	}
 	return adoption.Finish(ctx)

@@ -1,0 +1,132 @@
+package cluster_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/internal/clustertest"
+)
+
+// postOnce sends an event with a key, which is its id, and returns the status of the response.
+func (c *nodes) postOnce(i int, id string) int {
+	c.t.Helper()
+	source, err := c.list[i].Catalog().Source("web")
+	if err != nil {
+		c.t.Error(err)
+		return 0
+	}
+	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodPost, "/stream/1/web/"+source.Secret, strings.NewReader(`{"id":"`+id+`"}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", "key of "+id)
+	w := httptest.NewRecorder()
+	c.list[i].Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusOK && w.Code != http.StatusServiceUnavailable {
+		c.t.Errorf("event %s at node %d: got status %d, %s, want 200 or 503", id, i, w.Code, w.Body)
+	}
+	return w.Code
+}
+
+// retryOnce sends an event with a key until a node accepts it.
+func (c *nodes) retryOnce(i int, id string) {
+	c.t.Helper()
+	if err := clustertest.Eventually(func() error {
+		if status := c.postOnce(i, id); status != http.StatusOK {
+			return fmt.Errorf("event %s at node %d: status %d", id, i, status)
+		}
+		return nil
+	}); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// flushed returns the ids in the table, when the rows of all nodes that are open are there.
+func (c *nodes) flushed(open ...*cluster.Node) []string {
+	c.t.Helper()
+	for _, n := range open {
+		if err := n.Engine().FlushAll(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return c.ids()
+}
+
+// An event that was accepted with a key is not stored again by any other node, while its node is there, in the moment when it is lost, while
+// another node takes over, and after that. An event that no node has stored is stored once.
+func TestKeyAtAnotherNode(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.define()
+	var want []string
+	for i := range 60 {
+		want = append(want, fmt.Sprintf("%04d", i))
+	}
+	part := func(n int) []string { return want[15*n : 15*n+15] }
+	for _, id := range want[:45] {
+		c.retryOnce(0, id)
+	}
+	for _, id := range part(0) {
+		c.retryOnce(1, id)
+	}
+	lost := get[readiness](t, c.list[0], "/readiness-check").Instance
+	c.close(0)
+	var retries sync.WaitGroup
+	for i, id := range slices.Concat(part(1), part(3)) {
+		retries.Go(func() { c.retryOnce(1+i%2, id) })
+	}
+	retries.Wait()
+	if err := clustertest.Eventually(func() error {
+		if adopted := slices.Concat(adoptedBy(t, c.list[1:])...); !slices.Contains(adopted, lost) {
+			return fmt.Errorf("instance %s is not adopted yet", lost)
+		}
+		for _, n := range c.list[1:] {
+			if r := get[readiness](t, n, "/readiness-check"); slices.Contains(r.Adopting, lost) {
+				return fmt.Errorf("instance %s is not drained yet", lost)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range part(2) {
+		c.retryOnce(2, id)
+	}
+	if err := c.open(0); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitSource(c.list[0])
+	for i, id := range want {
+		c.retryOnce(i%3, id)
+	}
+	if got := c.flushed(c.list[:]...); !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// Calls with one key that run at several nodes at once store their event once.
+func TestKeyAtAllNodesAtOnce(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.define()
+	var want []string
+	var calls sync.WaitGroup
+	for n := range 100 {
+		id := fmt.Sprintf("%04d", n)
+		want = append(want, id)
+		for i := range c.list {
+			calls.Go(func() { c.retryOnce(i, id) })
+		}
+		if n%10 == 9 {
+			calls.Wait()
+		}
+	}
+	calls.Wait()
+	if got := c.flushed(c.list[:]...); !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
