@@ -8,12 +8,17 @@ import (
 	"github.com/forebay/forebay/datatype"
 )
 
-// The server removes rows that have expired, with the documented options and with a single partition. A retry stores no other row again, and succeeds
-// even if no row of its file is left. After the server has forgotten the tokens, the retry may store expired rows again, and the server removes them again.
+// The server removes rows that have expired, with the documented options. A retry stores no other row again, and succeeds even if no row of its file is
+// left. After the server has forgotten the tokens, the retry may store expired rows again, and the server removes them again.
 func TestRetryAfterRowsHaveExpired(t *testing.T) {
-	for _, partition := range []string{"toYYYYMM(at)", ""} {
-		target := manyBlocks(open(t, Options{OrderBy: []string{"tenant", "at"}, PartitionBy: partition, TTL: "at + INTERVAL 90 DAY"}))
-		tbl := table("events", required(col("tenant", datatype.String)), required(col("at", datatype.Timestamp)), col("n", datatype.Int64))
+	for _, o := range []Options{
+		{OrderBy: []string{"tenant", "at"}, PartitionBy: "toYYYYMM(at)", TTL: "at + INTERVAL 90 DAY"},
+		{OrderBy: []string{"tenant", "at"}, TTL: "toDateTime(assumeNotNull(at)) + INTERVAL 30 DAY"}, // of telemetry
+	} {
+		target := manyBlocks(open(t, o))
+		at := col("at", datatype.Timestamp)
+		at.Required = o.PartitionBy != ""
+		tbl := table("events", required(col("tenant", datatype.String)), at, col("n", datatype.Int64))
 		now := time.Now().UTC()
 		var mixed, old, fresh [][]string
 		for i := range 60 { // three blocks
