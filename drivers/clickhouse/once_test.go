@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -266,6 +267,32 @@ func TestMissingPartitions(t *testing.T) {
 	for range 2 {
 		mustImport(t, target, f)
 		expectRows(t, target, tbl.ID, eventRows(1, 100)...)
+	}
+}
+
+// A server that is killed after it has noted a token, and before it has stored the part, ignores the block of the next attempt. The next attempt stores
+// the rows of this part under a second token. It does so even if this token is lost too.
+func TestTokenWithoutItsPart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	for _, o := range []Options{{}, {PartitionBy: "day"}} {
+		target := open(t, o)
+		tbl := events("events")
+		f := newFile("file-1", tbl, eventRows(1, 100)...)
+		mustImport(t, target, f)
+		for range 2 {
+			parts := server.Rows(t, "SELECT path FROM system.parts WHERE database = "+literal(target.client.database)+" AND table = "+literal(tbl.ID)+" AND active ORDER BY name")
+			server.Kill(t)
+			if err := os.RemoveAll(*parts[0][0]); err != nil {
+				t.Fatal(err)
+			}
+			server.Restart(t)
+			mustImport(t, target, f)
+			if expectRows(t, target, tbl.ID, eventRows(1, 100)...); t.Failed() {
+				t.Fatalf("after the loss of %s", *parts[0][0])
+			}
+		}
 	}
 }
 
