@@ -1,17 +1,24 @@
 package main
 
 import (
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	pq "github.com/parquet-go/parquet-go"
 
+	"github.com/forebay/forebay/drivers/clickhouse/clickhousetest"
 	"github.com/forebay/forebay/drivers/postgres/pgtest"
 )
 
@@ -232,4 +239,66 @@ sources:
 		}
 	}
 	s.stop()
+}
+
+// The file with the token of ClickHouse is read again for each request, so a server follows a token that is replaced.
+func TestClickHouseTokenIsReplaced(t *testing.T) {
+	folder := t.TempDir()
+	file, tokenFile := filepath.Join(folder, "forebay.yaml"), filepath.Join(folder, "token")
+	database := clickhouseServer.Database(t)
+	upstream := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: clickhouseServer.Address()})
+	upstream.ErrorLog = log.New(io.Discard, "", 0)
+	var accepted atomic.Value // the only token that the gateway accepts
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+accepted.Load().(string) {
+			http.Error(w, "the token has expired", http.StatusForbidden)
+			return
+		}
+		r.Header.Del("Authorization")
+		r.SetBasicAuth(clickhousetest.User, clickhousetest.Password)
+		upstream.ServeHTTP(w, r)
+	}))
+	defer gateway.Close()
+	write(t, file, `
+target: clickhouse://`+strings.TrimPrefix(gateway.URL, "http://")+`/`+database+`
+target-options: {tokenFile: `+tokenFile+`}
+min-import-interval: 1s
+dir: `+filepath.Join(folder, "data")+`
+sources:
+  - id: web
+    secret: ${WEB_SECRET}
+    settings: {upload: {interval: 1s}, import: {interval: 1s}}
+    sinks: [{id: events, table: events, columns: [`+column("n", "int64")+`]}]
+`)
+	replace := func(token string) {
+		write(t, tokenFile, token+"\n")
+		accepted.Store(token)
+	}
+	replace("hunter2-one")
+	s := serve(t, secrets(), "-config", file)
+	send := func(event string) {
+		t.Helper()
+		if status, text := s.post("ingest", "/stream/1/web/"+webSecret, event); status != http.StatusOK {
+			t.Fatalf("answered %d %s", status, text)
+		}
+	}
+	count := func() string {
+		rows, err := clickhouseServer.Query("SELECT toString(count()) FROM " + database + ".events")
+		if err != nil {
+			return err.Error() // the table is not there yet
+		}
+		return *rows[0][0]
+	}
+	send(`{"n":1}`)
+	for deadline := time.Now().Add(60 * time.Second); count() != "1"; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %s, want a row\n%s", count(), s.Logs())
+		}
+	}
+	replace("hunter2-two")
+	send(`{"n":2}`)
+	s.stop()
+	if n := count(); n != "2" || strings.Contains(s.Logs(), "hunter2") {
+		t.Errorf("got %s, want 2 rows and no token in the log\n%s", n, s.Logs())
+	}
 }

@@ -74,6 +74,12 @@ func (t *Target) relation(ctx context.Context, id string) (*relation, error) {
 	return r, nil
 }
 
+// forgets reports whether a server that is killed may lose a part whose token it remembers. Servers that share a table store both at once. Without a version,
+// a retry must not send rows again that later rows may have replaced.
+func (r *relation) forgets() bool {
+	return !replicated(r.engine) && (r.engine == "MergeTree" || strings.HasPrefix(r.full, r.engine+"("))
+}
+
 // remembers reports whether the server keeps the tokens of a replicated table for as many blocks, and as long, as a retry repeats blocks.
 func (t *Target) remembers(ctx context.Context, r *relation) bool {
 	const window, seconds = "replicated_deduplication_window", "replicated_deduplication_window_seconds"

@@ -238,21 +238,64 @@ func (in *intake) importAll(ctx context.Context) error {
 			}
 		}
 	}
-	for _, b := range in.blocks {
-		// An earlier attempt has stored the rows that exist, unless partitions are missing.
-		n := present[b.marker]
-		if n >= b.rows || n > 0 && in.relation.partition == "" {
-			continue
-		}
-		if err := in.insert(ctx, b, n > 0); err != nil {
-			if refused := refusedRows(err, b.first); refused != nil {
-				return refused
+	settled := make(map[string]bool)
+	for again := range tokens {
+		sent := false
+		for _, b := range in.blocks {
+			// An earlier attempt has stored the rows that exist, unless partitions are missing.
+			n := present[b.marker]
+			if settled[b.marker] || n >= b.rows || n > 0 && in.relation.partition == "" {
+				continue
 			}
+			written, err := in.insert(ctx, b, n > 0 || again > 0, again)
+			if err != nil {
+				if refused := refusedRows(err, b.first); refused != nil {
+					return refused
+				}
+				return err
+			}
+			sent, settled[b.marker] = true, again > 0 && written <= 0 // it lacks no partition
+		}
+		if !sent || !in.retry || !in.relation.forgets() {
+			return nil
+		}
+		err := in.settle(ctx)
+		if err == nil {
+			present, err = in.present(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	if in.relation.ttl {
+		return nil // the rows have expired
+	}
+	return fmt.Errorf("the server ignores blocks of file %s that are not in the table: set non_replicated_deduplication_window of the table to 0", in.file.ID)
 }
+
+// tokens is the number of tokens under which a retry sends a block. A server that is killed may have noted a token without its part. It then ignores the
+// block under this token, but not under the next one. A different attempt cannot store the rows under the first token, which the server knows.
+const tokens = 5
+
+// settle waits until no other attempt sends a block of the file. Its token is known before its rows are visible.
+func (in *intake) settle(ctx context.Context) error {
+	for {
+		rows, err := in.client.rows(ctx, "SELECT count() FROM system.processes WHERE startsWith("+tokenSetting+", "+literal(in.file.ID+" ")+")")
+		if err != nil || len(rows) == 0 || rows[0][0] == "0" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settlePause):
+		}
+	}
+}
+
+const (
+	tokenSetting = "Settings['insert_deduplication_token']"
+	settlePause  = 50 * time.Millisecond
+)
 
 // resend reports whether a retry repeats blocks that the table has.
 func (in *intake) resend(ctx context.Context) bool {
@@ -303,8 +346,9 @@ func (t *Target) catchUp(ctx context.Context, host, table, engine string) error 
 	return err
 }
 
-// insert sends a block. If the table has a part of it, only the missing partitions are stored.
-func (in *intake) insert(ctx context.Context, b block, partly bool) error {
+// insert sends a block under a token, and returns the rows that the server has stored or ignored, or -1 if it does not say. If the table may have a part of
+// the block, only the missing partitions are stored.
+func (in *intake) insert(ctx context.Context, b block, partly bool, again int) (written int64, err error) {
 	var names, cells, values []string
 	for at, f := range in.fields {
 		cells = append(cells, quote("cell "+strconv.Itoa(at))+" "+f.declared)
@@ -328,6 +372,9 @@ func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 		settings[name] = rows
 	}
 	settings["insert_deduplication_token"] = b.marker
+	if again > 0 {
+		settings["insert_deduplication_token"] += fmt.Sprintf(" again %d", again)
+	}
 	encoding := driver.None
 	if all := b.slices[0].Encoding; !slices.ContainsFunc(b.slices, func(obj driver.Object) bool { return obj.Encoding != all }) {
 		encoding = all
@@ -344,26 +391,30 @@ func (in *intake) insert(ctx context.Context, b block, partly bool) error {
 		e.rows = true
 	}
 	if err != nil {
-		return err
+		return -1, err
 	}
 	return in.confirm(ctx, b, header.Get("X-ClickHouse-Summary"))
 }
 
 // confirm looks for the rows of a block if the server reports no stored rows. The server may have ignored a repeated block, or has seen no row at all.
-func (in *intake) confirm(ctx context.Context, b block, summary string) error {
+func (in *intake) confirm(ctx context.Context, b block, summary string) (written int64, err error) {
 	var s struct {
 		Written json.Number `json:"written_rows"`
 	}
+	written = -1
 	if json.Unmarshal([]byte(summary), &s) == nil {
-		if n, err := s.Written.Int64(); err == nil && n > 0 {
-			return nil
+		if n, err := s.Written.Int64(); err == nil {
+			written = n
 		}
+	}
+	if written > 0 {
+		return written, nil
 	}
 	present, err := in.present(ctx)
 	if err == nil && present[b.marker] == 0 {
 		err = fmt.Errorf("the server has stored none of the %d rows of a block of file %s: %s", b.rows, in.file.ID, "its slices are damaged, or the rows were deleted within the deduplication window")
 	}
-	return err
+	return written, err
 }
 
 // encode returns a statement as the first frame of a body.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -90,17 +91,85 @@ func TestKillsOfTheServerWithAView(t *testing.T) {
 	}
 }
 
+// Two engines import into one table while the server is killed. Both import the same file, and each imports a file of its own. They retry
+// at the same time, and in half of the cases the server has forgotten all tokens before. One table has one partition, a second table has several.
+// Each table contains each row once.
+func TestKillsOfTheServerWithTwoEngines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	kills := proctest.Kills(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
+	tbl := events("events")
+	var engines [2][2]*Target // by table
+	var want [2][][]string
+	for n, o := range []Options{{}, {PartitionBy: "day"}} {
+		engines[n][0] = manyBlocks(open(t, o))
+		engines[n][1] = manyBlocks(reopen(t, engines[n][0].client.database, o))
+		mustEnsure(t, engines[n][0], tbl)
+	}
+	for i := range kills {
+		table := rng.IntN(2)
+		var imports []importOf
+		for n, file := range []int{3 * i, 3 * i, 3*i + 1, 3*i + 2} {
+			rows := eventRows(file, 100) // five blocks
+			imports = append(imports, importOf{engines[table][n%2], newFile(fmt.Sprintf("file-%06d", file), tbl, rows...)})
+			if n > 0 {
+				want[table] = append(want[table], rows...)
+			}
+		}
+		aim(t, i, rng.IntN(15), rng) // of 20 blocks
+		failed := false
+		for _, err := range together(t, imports) {
+			if failed = failed || err != nil; err != nil && driver.IsPermanent(err) {
+				t.Fatalf("Import with a server that is killed = %v, want an error that is retried", err)
+			}
+		}
+		if !failed && i%3 != 1 {
+			t.Fatal("no Import has failed although the server was killed before a response")
+		}
+		<-server.Ended()
+		server.Restart(t)
+		if i%2 == 1 {
+			forget(t, engines[table][0], tbl)
+		}
+		for n, err := range together(t, imports) {
+			if err != nil {
+				t.Errorf("the next attempt of %s = %v", imports[n].file.ID, err)
+			}
+			expectCount(t, imports[n].engine, tbl, imports[n].file.ID, 100)
+		}
+		if t.Failed() {
+			t.Fatalf("after kill %d of table %d", i, table)
+		}
+	}
+	for n := range engines {
+		expectRows(t, engines[n][0], tbl.ID, want[n]...)
+	}
+}
+
+// importOf is an import by an engine.
+type importOf struct {
+	engine *Target
+	file   *driver.File
+}
+
+// together makes the imports at the same time, and returns their errors.
+func together(tb testing.TB, imports []importOf) []error {
+	errs := make([]error, len(imports))
+	var wg sync.WaitGroup
+	for n, im := range imports {
+		wg.Go(func() { errs[n] = im.engine.Import(tb.Context(), im.file) })
+	}
+	wg.Wait()
+	return errs
+}
+
 // killAndRetry kills the server during the import of a file, and imports the file again, after the server has forgotten all tokens or before.
 func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, forgotten bool, rng *rand.Rand) {
 	t.Helper()
-	switch i % 3 {
-	case 0: // stored, without a response
-		server.CrashAt(t, i/3%5, -1)
-	case 1: // while it is stored
-		server.CrashAt(t, i/3%5, time.Duration(rng.Int64N(int64(30*time.Millisecond))))
-	case 2: // between two blocks, or before the first
-		server.CrashAt(t, i/3%5, 0)
-	}
+	aim(t, i, i/3%5, rng)
 	if err := target.Import(t.Context(), f); err == nil && i%3 != 1 {
 		t.Fatal("Import = nil although the server was killed before its response")
 	} else if err != nil && driver.IsPermanent(err) {
@@ -114,6 +183,19 @@ func killAndRetry(t *testing.T, target *Target, f *driver.File, i int, forgotten
 	mustImport(t, target, f)
 	if n, err := target.CountFile(t.Context(), f.Table, f.ID); err != nil || n != f.Rows {
 		t.Errorf("CountFile = %d, %v, want %d", n, err, f.Rows)
+	}
+}
+
+// aim plans kill i of the server, after it has acknowledged some blocks.
+func aim(t *testing.T, i, blocks int, rng *rand.Rand) {
+	t.Helper()
+	switch i % 3 {
+	case 0: // stored, without a response
+		server.CrashAt(t, blocks, -1)
+	case 1: // while it is stored
+		server.CrashAt(t, blocks, time.Duration(rng.Int64N(int64(30*time.Millisecond))))
+	case 2: // between two blocks, or before the first
+		server.CrashAt(t, blocks, 0)
 	}
 }
 
@@ -185,6 +267,32 @@ func TestMissingPartitions(t *testing.T) {
 	for range 2 {
 		mustImport(t, target, f)
 		expectRows(t, target, tbl.ID, eventRows(1, 100)...)
+	}
+}
+
+// A server that is killed after it has noted a token, and before it has stored the part, ignores the block of the next attempt. The next attempt stores
+// the rows of this part under a second token. It does so even if this token is lost too.
+func TestTokenWithoutItsPart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	for _, o := range []Options{{}, {PartitionBy: "day"}} {
+		target := open(t, o)
+		tbl := events("events")
+		f := newFile("file-1", tbl, eventRows(1, 100)...)
+		mustImport(t, target, f)
+		for range 2 {
+			parts := server.Rows(t, "SELECT path FROM system.parts WHERE database = "+literal(target.client.database)+" AND table = "+literal(tbl.ID)+" AND active ORDER BY name")
+			server.Kill(t)
+			if err := os.RemoveAll(*parts[0][0]); err != nil {
+				t.Fatal(err)
+			}
+			server.Restart(t)
+			mustImport(t, target, f)
+			if expectRows(t, target, tbl.ID, eventRows(1, 100)...); t.Failed() {
+				t.Fatalf("after the loss of %s", *parts[0][0])
+			}
+		}
 	}
 }
 

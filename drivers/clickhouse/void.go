@@ -88,14 +88,13 @@ func (t *Target) void(ctx context.Context, table, fileID string) (imported bool,
 	if err := t.client.exec(ctx, insert, map[string]string{"async_insert": "0"}); err != nil {
 		return false, err
 	}
-	const token = "Settings['insert_deduplication_token']"
 	for _, host := range t.client.hosts {
 		if replicated(t.options.Engine) {
 			if _, err := t.client.rowsFrom(ctx, host, "SYSTEM SYNC REPLICA "+t.table(voids)+" LIGHTWEIGHT"); err != nil {
 				return false, err
 			}
 		}
-		kill := "KILL QUERY WHERE startsWith(" + token + ", " + literal(fileID+" ") + ") SYNC"
+		kill := "KILL QUERY WHERE startsWith(" + tokenSetting + ", " + literal(fileID+" ") + ") SYNC"
 		if _, err := t.client.rowsFrom(ctx, host, kill); err != nil {
 			return false, err
 		}

@@ -171,7 +171,7 @@ func TestClassify(t *testing.T) {
 		permanent bool
 	}{
 		1040: {"08004", false}, 1045: {"28000", true}, 1049: {"42000", true}, 1142: {"42000", true}, 1203: {"42000", false}, 1205: {"HY000", false}, 1213: {"40001", false},
-		1290: {"HY000", false}, 1114: {"HY000", false}, 1021: {"HY000", false}, 1364: {"HY000", true}, 1526: {"HY000", true}, 3750: {"HY000", true}, 1054: {"42S22", true},
+		1290: {"HY000", false}, 1114: {"HY000", false}, 1021: {"HY000", false}, 1364: {"HY000", true}, 1526: {"HY000", true}, 1665: {"HY000", true}, 3750: {"HY000", true}, 1054: {"42S22", true},
 		1153: {"08S01", false}, 1317: {"70100", false},
 	} {
 		e := &mysql.MySQLError{Number: number, Message: "x"}

@@ -86,6 +86,24 @@ func TestConfigure(t *testing.T) {
 	mustImport(t, target, newFile("file-1", table("events", idColumn), []string{"1"}))
 }
 
+// An import over the Unix socket of the address. The server closes a session that is silent for two minutes, so that it holds no lock.
+func TestSocket(t *testing.T) {
+	database := server.Database(t)
+	user, _, _ := strings.Cut(server.URL(database), "@")
+	target, err := Open(user+"@/"+database+"?socket="+server.Path("socket"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	mustImport(t, target, newFile("file-1", table("events", idColumn), []string{"1"}))
+	var host string
+	var silence int
+	err = target.db.QueryRow("SELECT USER(), @@wait_timeout").Scan(&host, &silence)
+	if err != nil || !strings.HasSuffix(host, "@localhost") || silence != 120 {
+		t.Errorf("got %s, %d, %v, want a session of localhost that ends after 120 s", host, silence, err)
+	}
+}
+
 // Indexes of new tables are made of the columns that a table has.
 func TestIndexes(t *testing.T) {
 	target := open(t, Options{Indexes: [][]string{{"s", "id"}, {"id"}, {"absent"}}, Keys: map[string][]string{"keyed": {"s"}}})
