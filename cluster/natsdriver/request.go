@@ -66,8 +66,12 @@ func missing(err error) error {
 	return err
 }
 
-// attempt is how long one of several requests waits for its response.
-const attempt = 5 * time.Second
+// The first of several requests waits for its response for firstAttempt, each later one for twice as long, up to attempt. A request that arrives while
+// a leader is elected gets no response, and a short first attempt finds the new leader sooner. A slow network needs the long ones.
+const (
+	firstAttempt = 2 * time.Second
+	attempt      = 5 * time.Second
+)
 
 // withRetries repeats a request until a server responds. While a leader is elected, or right after a stream was created, there may
 // be no server to respond. Only requests that may be carried out twice are repeated.
@@ -75,9 +79,11 @@ func withRetries[T any](ctx context.Context, o Options, request func(context.Con
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	var last error
+	wait := firstAttempt
 	result, err := backoff.Retry(ctx, func() (T, error) {
-		ctx, cancel := context.WithTimeout(ctx, attempt)
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
+		wait = min(2*wait, attempt)
 		result, err := request(ctx)
 		if err != nil && refused(err) {
 			return result, backoff.Permanent(err)
