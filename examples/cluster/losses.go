@@ -221,7 +221,7 @@ func (r *runner) cutFor(ctx context.Context, l loss, d time.Duration) (ids []str
 
 // over notes that a fault is over, from which the cluster heals.
 func (r *runner) over() {
-	r.mended.Store(time.Now().UnixNano())
+	r.ended.Store(time.Now().UnixNano())
 	r.unready.Store(0)
 }
 
@@ -233,8 +233,8 @@ func (r *runner) heals(ctx context.Context, kind lossKind) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		last := max(r.mended.Load(), r.unready.Load())
-		if took := time.Duration(last - r.mended.Load()); time.Since(time.Unix(0, last)) >= r.settle {
+		last := max(r.ended.Load(), r.unready.Load())
+		if took := time.Duration(last - r.ended.Load()); time.Since(time.Unix(0, last)) >= r.settle {
 			r.healed[kind] = append(r.healed[kind], took.Round(100*time.Millisecond))
 			r.screen.say("all nodes are ready %.1fs after the fault", took.Seconds())
 			return nil

@@ -39,8 +39,8 @@ type runner struct {
 	rng       *mathrand.Rand
 
 	// ended is when the last fault was over, and unready when a node was not ready since then last, in nanoseconds of the clock.
-	mended, unready atomic.Int64
-	healed          map[lossKind][]time.Duration
+	ended, unready atomic.Int64
+	healed         map[lossKind][]time.Duration
 }
 
 // run runs the program, with nodes, load, losses, and the comparison at the end.
