@@ -22,7 +22,7 @@ func TestAttemptsGrow(t *testing.T) {
 			waits = append(waits, time.Since(began))
 			return "", ctx.Err()
 		})
-		if want := []time.Duration{2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}; got != "response" || err != nil || !slices.Equal(waits, want) {
+		if want := []time.Duration{2 * time.Second, 3 * time.Second, 4500 * time.Millisecond, 5 * time.Second}; got != "response" || err != nil || !slices.Equal(waits, want) {
 			t.Errorf("withRetries = %q, %v after attempts of %v, want attempts of %v", got, err, waits, want)
 		}
 	})
