@@ -66,8 +66,13 @@ func missing(err error) error {
 	return err
 }
 
-// attempt is how long one of several requests waits for its response.
-const attempt = 5 * time.Second
+// The first of several requests waits for its response for firstAttempt, each later one for half as long again, up to attempt. A request that arrives
+// while a leader is elected gets no response, and the next one finds the new leader. The attempts end after 2, 5 and 9.5 s, and an
+// election takes 4 to 9 s. A slow network needs the long ones.
+const (
+	firstAttempt = 2 * time.Second
+	attempt      = 5 * time.Second
+)
 
 // withRetries repeats a request until a server responds. While a leader is elected, or right after a stream was created, there may
 // be no server to respond. Only requests that may be carried out twice are repeated.
@@ -75,9 +80,11 @@ func withRetries[T any](ctx context.Context, o Options, request func(context.Con
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	var last error
+	wait := firstAttempt
 	result, err := backoff.Retry(ctx, func() (T, error) {
-		ctx, cancel := context.WithTimeout(ctx, attempt)
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
+		wait = min(wait*3/2, attempt)
 		result, err := request(ctx)
 		if err != nil && refused(err) {
 			return result, backoff.Permanent(err)

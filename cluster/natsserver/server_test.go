@@ -111,25 +111,7 @@ func TestServersAdvertise(t *testing.T) {
 
 // A server that the others hear, but that does not hear them, breaks its connections soon. Until then it disturbs every election.
 func TestDeafServerBreaksItsConnections(t *testing.T) {
-	var links *clustertest.Links
-	c, err := clustertest.Start(func(o *natsserver.Options) {
-		if o.Name == "a" { // the first one
-			var err error
-			if links, err = clustertest.NewLinks(o.Peers); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(links.Close)
-		}
-		o.Advertise, o.Peers = links.Peers(int(o.Name[0] - 'a'))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c, links := linked(t)
 	if err := clustertest.Eventually(c.Server(0).Ready); err != nil {
 		t.Fatal(err)
 	}

@@ -78,18 +78,12 @@ func (l *links) peers(node int) (advertise string, peers []string) {
 	return nowhere, peers
 }
 
-// isolate is not noticed at once. Connections stay, and requests get no response.
-func (l *links) isolate(node int) error {
+// cut is not noticed at once. Connections stay, and requests get no response.
+func (l *links) cut(from, to int) error {
 	var errs []error
-	for other := range size {
-		for _, p := range []*toxiproxy.Proxy{l.proxies[node][other], l.proxies[other][node]} {
-			for _, direction := range []string{"upstream", "downstream"} {
-				if p != nil {
-					_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":"timeout","stream":%q,"attributes":{"timeout":0}}`, direction)))
-					errs = append(errs, err)
-				}
-			}
-		}
+	for p, direction := range map[*toxiproxy.Proxy]string{l.proxies[from][to]: "upstream", l.proxies[to][from]: "downstream"} {
+		_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":"timeout","stream":%q,"attributes":{"timeout":0}}`, direction)))
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -30,19 +30,24 @@ const (
 	damaged lossKind = "is killed, and comes back with a damaged copy of a log"
 	cut     lossKind = "is cut off from the others until another node has moved its rows"
 	blink   lossKind = "is cut off from the others for a moment"
+	deaf    lossKind = "does not hear the others for a while"
+	link    lossKind = "and the next one do not hear each other for a while"
 )
 
 // network connects the servers of the nodes, if the connection can be cut.
 type network interface {
 	// peers returns the address that the server of a node advertises, and its peers.
 	peers(node int) (advertise string, peers []string)
-	// isolate swallows the traffic between a node and the others, and heal lets it flow again.
-	isolate(node int) error
+	// cut swallows all that one node sends to another, and heal lets everything flow again.
+	cut(from, to int) error
 	heal() error
 }
 
-// moment is how long a blink lasts, shorter than the lease.
-const moment = 2 * time.Second
+// A blink lasts for a moment, shorter than the lease, and some other cuts for a while, longer than that.
+const (
+	moment = 2 * time.Second
+	while  = 7 * time.Second
+)
 
 // losses are the three of the story, or as many at random as the flag says.
 func (c config) losses() []loss {
@@ -54,7 +59,7 @@ func (c config) losses() []loss {
 		kinds = append(kinds, paused)
 	}
 	if c.connect != nil {
-		kinds = append(kinds, cut, blink)
+		kinds = append(kinds, cut, blink, deaf, link)
 	}
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	var list []loss
@@ -88,6 +93,9 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 	if err := r.everybodyReady(ctx); err != nil {
 		return err
 	}
+	if err := r.heals(ctx, l.kind); err != nil {
+		return err
+	}
 	if l.kind == wiped { // all rows may have been in the table before
 		if _, err := r.adopted(ctx, instance); err != nil {
 			return err
@@ -112,9 +120,11 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 	case paused:
 		return r.silence(ctx, p, instance, p.pause, p.resume)
 	case cut:
-		return r.silence(ctx, p, instance, func() error { return r.isolate(l.node) }, r.net.heal)
+		return r.silence(ctx, p, instance, func() error { return r.cut(l) }, r.net.heal)
 	case blink:
-		return r.blink(ctx, l.node)
+		return r.cutFor(ctx, l, moment)
+	case deaf, link:
+		return r.cutFor(ctx, l, while)
 	}
 	lost := []*process{p}
 	if l.kind == stopped {
@@ -139,6 +149,7 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 				r.damaged++
 			}
 			r.screen.say("%s: %s", p.Name, what)
+			r.over()
 			return ids, r.startDamaged(ctx, p)
 		}
 	case adopter:
@@ -155,6 +166,7 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 			}
 		}
 	}
+	r.over()
 	for _, p := range lost {
 		err = errors.Join(err, p.start())
 	}
@@ -171,28 +183,68 @@ func (r *runner) silence(ctx context.Context, p *process, instance string, begin
 	if err = errors.Join(err, end()); err != nil {
 		return nil, err
 	}
+	r.over()
 	// It may not have noticed yet that time has passed.
 	return ids, p.await(ctx, "back", func() bool { return p.status.Instance != instance && p.status.Ready })
 }
 
-// isolate cuts off a node.
-func (r *runner) isolate(node int) error {
-	p := r.nodes[node]
+// cut swallows what a node and the others, or only the next one, send to each other, or only what it should receive.
+func (r *runner) cut(l loss) (err error) {
+	p := r.nodes[l.node]
 	p.set(func() { p.what = "cut off" })
-	return r.net.isolate(node)
+	for other := range r.nodes {
+		if other == l.node || l.kind == link && other != (l.node+1)%size {
+			continue
+		}
+		err = errors.Join(err, r.net.cut(other, l.node))
+		if l.kind != deaf {
+			err = errors.Join(err, r.net.cut(l.node, other))
+		}
+	}
+	return err
 }
 
-// blink cuts off a node for a moment. Whether it loses its instance depends on how busy the machine is.
-func (r *runner) blink(ctx context.Context, node int) (ids []string, err error) {
-	if err := r.isolate(node); err != nil {
+// cutFor cuts for a time. Whether the node loses its instance depends on how busy the machine is, and on who leads.
+func (r *runner) cutFor(ctx context.Context, l loss, d time.Duration) (ids []string, err error) {
+	if err := r.cut(l); err != nil {
 		return nil, err
 	}
-	ids = r.of(r.nodes[node])
+	ids = r.of(r.nodes[l.node])
 	select {
-	case <-time.After(moment):
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
-	return ids, errors.Join(context.Cause(ctx), r.net.heal())
+	err = errors.Join(context.Cause(ctx), r.net.heal())
+	r.over()
+	return ids, err
+}
+
+// over notes that a fault is over, from which the cluster heals.
+func (r *runner) over() {
+	r.ended.Store(time.Now().UnixNano())
+	r.unready.Store(0)
+}
+
+// heals waits until all nodes have been ready for as long as the flag says, and notes how long after the end of the fault one of them was not.
+func (r *runner) heals(ctx context.Context, kind lossKind) error {
+	if r.settle == 0 {
+		return nil
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		last := max(r.ended.Load(), r.unready.Load())
+		if took := time.Duration(last - r.ended.Load()); time.Since(time.Unix(0, last)) >= r.settle {
+			r.healed[kind] = append(r.healed[kind], took.Round(100*time.Millisecond))
+			r.screen.say("all nodes are ready %.1fs after the fault", took.Seconds())
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // startDamaged starts a node whose server has a damaged file. Some of them end the process because a server of NATS 2.15 that cannot recover a stream

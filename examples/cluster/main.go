@@ -43,7 +43,7 @@ import (
 type config struct {
 	n, clients, cycles int
 	dir                string
-	lease              time.Duration
+	lease, settle      time.Duration
 	checkpoint         int64
 	seed               uint64
 	// connect returns the network of servers that listen on addresses, if it can be cut.
@@ -83,6 +83,7 @@ func parseConfig(args []string, usage io.Writer) (config, error) {
 	flags.IntVar(&cfg.cycles, "cycles", 0, "losses at random instead of the three of the story")
 	flags.StringVar(&cfg.dir, "dir", "", "folder for everything, which must be empty (default: a temporary one, which is kept)")
 	flags.DurationVar(&cfg.lease, "lease", 6*time.Second, "silence after which another node takes over")
+	flags.DurationVar(&cfg.settle, "settle", 0, "after each loss wait until all nodes have been ready for so long, and print after how long they were")
 	flags.Int64Var(&cfg.checkpoint, "checkpoint-bytes", 256<<10, "how much the log of a node grows between two checkpoints; the default of a cluster is 256 MiB")
 	flags.Uint64Var(&cfg.seed, "seed", 0, "seed of the losses at random (default: a new one, which is printed)")
 	if err := flags.Parse(args); err != nil {

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 
 var (
 	cycles = flag.Int("cycles", 10, "losses of TestLosses")
+	settle = flag.Duration("settle", 0, "how long all nodes are ready after each loss of TestLosses, see the flag of the program")
 	seed   = flag.Uint64("seed", 0, "seed of the losses; 0: the one that FOREBAY_SEED gives, or a new one")
 )
 
@@ -110,14 +111,14 @@ func TestDamage(t *testing.T) {
 }
 
 // The story that the program plays by default.
-func TestCluster(t *testing.T) { play(t, 3000, 3) }
+func TestCluster(t *testing.T) { play(t, 3000, 3, "-settle", "500ms") }
 
-// Nodes are lost at random: killed, stopped past the lease, cut off, without their disks, with a damaged copy of a log.
+// Nodes are lost at random: killed, stopped past the lease, cut off, deaf, without their disks, with a damaged copy of a log.
 func TestLosses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes of losses")
 	}
-	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000")
+	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000", "-settle", settle.String())
 }
 
 // compare counts missing, doubled and unexpected rows separately.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/buffer/dir"
@@ -35,6 +37,10 @@ type runner struct {
 	damaged   int           // files, really
 	net       network       // nil if it cannot be cut
 	rng       *mathrand.Rand
+
+	// ended is when the last fault was over, and unready when a node was not ready since then last, in nanoseconds of the clock.
+	ended, unready atomic.Int64
+	healed         map[lossKind][]time.Duration
 }
 
 // run runs the program, with nodes, load, losses, and the comparison at the end.
@@ -48,7 +54,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	}
 	r := &runner{
 		config: cfg, screen: newScreen(out), table: newTable(filepath.Join(cfg.dir, "tables")),
-		rng: mathrand.New(mathrand.NewPCG(cfg.seed, 1)),
+		rng: mathrand.New(mathrand.NewPCG(cfg.seed, 1)), healed: make(map[lossKind][]time.Duration),
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,6 +66,9 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(watching) })
+	if r.settle > 0 {
+		watch.Go(func() { r.observe(watching) })
+	}
 	err = r.play(ctx)
 	stop()
 	watch.Wait()
@@ -232,6 +241,10 @@ func (r *runner) verdict(out io.Writer) error {
 		}
 	}) {
 		fmt.Fprintln(out, what)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.healed)) {
+		slices.Sort(r.healed[kind])
+		fmt.Fprintf(out, "a node %s: all nodes were ready after %s\n", kind, r.healed[kind])
 	}
 	fmt.Fprintf(out, "The table, the disks and the logs of the nodes are in %s\n", r.dir)
 	fmt.Fprintf(out, "cluster: sent=%d rows=%d lost=%d duplicated=%d recovered=%s unconfirmed=%d stalled=%s losses=%d damaged=%d\n",

@@ -121,6 +121,27 @@ func (r *runner) watch(ctx context.Context) {
 	}
 }
 
+// observe notes when a node is not ready, until ctx ends. It asks more often than watch, which reads the table too.
+func (r *runner) observe(ctx context.Context) {
+	client := &http.Client{Timeout: time.Second}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		for _, p := range r.nodes {
+			p.mu.Lock()
+			address := p.told.Address
+			p.mu.Unlock()
+			if found, err := ready(ctx, client, address); err != nil || !found.Ready {
+				r.unready.Store(time.Now().UnixNano())
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // ask asks the node how it is.
 func (p *process) ask(ctx context.Context, client *http.Client) {
 	p.mu.Lock()

@@ -67,6 +67,11 @@ func (l *Links) Delay(from, to, milliseconds int) error {
 	return l.disturb(from, to, "latency", fmt.Sprintf(`{"latency":%d}`, milliseconds))
 }
 
+// Slow lets so many kilobytes that one server sends to another pass in a second.
+func (l *Links) Slow(from, to, kilobytes int) error {
+	return l.disturb(from, to, "bandwidth", fmt.Sprintf(`{"rate":%d}`, kilobytes))
+}
+
 func (l *Links) disturb(from, to int, kind, attributes string) error {
 	var errs []error
 	for p, direction := range map[*toxiproxy.Proxy]string{l.proxies[from][to]: "upstream", l.proxies[to][from]: "downstream"} {
@@ -76,7 +81,7 @@ func (l *Links) disturb(from, to int, kind, attributes string) error {
 	return errors.Join(errs...)
 }
 
-// Heal ends what Cut and Delay did. It breaks the connections that they changed. Servers make them again.
+// Heal ends what Cut, Delay and Slow did. It breaks the connections that they changed. Servers make them again.
 func (l *Links) Heal() error {
 	var errs []error
 	for from := range Size {
