@@ -217,10 +217,10 @@ func TestEraseRowsOfWholeFiles(t *testing.T) {
 func TestEraseIsCancelled(t *testing.T) {
 	mem := buffertest.NewMemory()
 	ctx, cancel := context.WithCancel(t.Context())
-	reads := 0 // by the erasure alone, because no import runs before its end
+	var reads atomic.Int64
 	mem.Before = func(_ context.Context, call buffertest.Call) error {
 		if call.Op == buffertest.OpOpen {
-			if reads++; reads == 1 {
+			if reads.Add(1) == 1 {
 				cancel()
 			}
 		}
@@ -401,9 +401,10 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
 			t.Fatal(err)
 		}
-		down := true // no call of the target runs while it changes
+		var down atomic.Bool
+		down.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpImport && down {
+			if c.Op == buffertest.OpImport && down.Load() {
 				return errors.New("the target is down")
 			}
 			return nil
@@ -423,7 +424,7 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), slice) {
 			t.Errorf("Erase = %+v, %v, want an error that names %s", r, err, slice)
 		}
-		down = false
+		down.Store(false)
 		if err := e.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -336,14 +336,14 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		var counting atomic.Bool
 		var n atomic.Int64
 		var once sync.Once
-		var cut *disktest.Disk
-		var cutStore *memory
+		var cut atomic.Pointer[disktest.Disk]
+		var cutStore atomic.Pointer[memory]
 		percent := rng.IntN(101)
 		injector := errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if counting.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && n.Add(1) == cutAt {
 				once.Do(func() {
-					cutStore = store.clone()
-					cut = disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cutAt)))})
+					cutStore.Store(store.clone())
+					cut.Store(disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, uint64(cutAt)))}))
 				})
 			}
 			return nil
@@ -377,12 +377,12 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		if err := errors.Join(cat.Close(), eng.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if cut == nil {
+		if cut.Load() == nil {
 			return
 		}
 
 		mem := buffertest.NewMemory()
-		eng, cat = open(options(cut, mem), cutStore)
+		eng, cat = open(options(cut.Load(), mem), cutStore.Load())
 		if again, err := cat.Task(task.ID); err != nil || again.Status != catalog.Failed || !strings.Contains(again.Failure, "nothing is stored twice") {
 			t.Errorf("cut at write %d of %d: the task is %+v, %v", cutAt, writes, again, err)
 		}
