@@ -26,7 +26,12 @@ var hooks = []string{"Before", "After", "importer", "respond", "hook", "setHooks
 func checkHooks(t *tree) []problem {
 	var problems []problem
 	for _, f := range t.files {
-		if !f.test {
+		used := false
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			used = used || len(hooksOf(n)) > 0
+			return !used
+		})
+		if !f.test || !used {
 			continue
 		}
 		info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
