@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +46,9 @@ func manySinks(n int) forebay.Source {
 func TestDeadTargetCostsADefinitionOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
-		hangAt(mem, nil, func(string) bool { return true })
+		var dead atomic.Bool
+		dead.Store(true)
+		hangAt(mem, nil, func(string) bool { return dead.Load() })
 		begun := time.Now()
 		mustDefine(t, e, manySinks(100))
 		if took := time.Since(begun); took > 11*time.Second {
@@ -55,7 +58,7 @@ func TestDeadTargetCostsADefinitionOneTimeout(t *testing.T) {
 		if err != nil || len(res.Sinks) != 100 {
 			t.Fatalf("%d sinks took the event, %v", len(res.Sinks), err)
 		}
-		mem.Before = nil
+		dead.Store(false)
 		if err := e.Flush(t.Context(), "many"); err != nil {
 			t.Fatal(err)
 		}

@@ -217,10 +217,10 @@ func TestEraseRowsOfWholeFiles(t *testing.T) {
 func TestEraseIsCancelled(t *testing.T) {
 	mem := buffertest.NewMemory()
 	ctx, cancel := context.WithCancel(t.Context())
-	reads := 0 // by the erasure alone, because no import runs before its end
+	var reads atomic.Int64
 	mem.Before = func(_ context.Context, call buffertest.Call) error {
 		if call.Op == buffertest.OpOpen {
-			if reads++; reads == 1 {
+			if reads.Add(1) == 1 {
 				cancel()
 			}
 		}
@@ -357,16 +357,8 @@ func oneSink(s *forebay.Source) { s.Sinks = s.Sinks[:1] }
 
 // An operator replays the quarantine during an erasure. The record was erased before, so it does not become a row that nobody searches.
 func TestQuarantineReplayDuringErase(t *testing.T) {
-	e, mem := openMemory(t)
-	mustDefine(t, e, events(keeping, oneSink))
-	_, _ = e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaBad)))
-	if n := len(rejectedOf(t, e, forebay.RejectedFilter{})); n != 1 {
-		t.Fatalf("%d records are rejected, want 1", n)
-	}
-	mustDefine(t, e, events(keeping, lenient, oneSink)) // which imports the rows with the columns before
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	var e *forebay.Engine
+	mem := buffertest.NewMemory()
 	var once sync.Once
 	mem.Before = func(ctx context.Context, c buffertest.Call) error {
 		if c.Op == buffertest.OpOpen { // the rows that wait are searched
@@ -377,6 +369,16 @@ func TestQuarantineReplayDuringErase(t *testing.T) {
 			})
 		}
 		return nil
+	}
+	e, _ = openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = mem, mem })
+	mustDefine(t, e, events(keeping, oneSink))
+	_, _ = e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaBad)))
+	if n := len(rejectedOf(t, e, forebay.RejectedFilter{})); n != 1 {
+		t.Fatalf("%d records are rejected, want 1", n)
+	}
+	mustDefine(t, e, events(keeping, lenient, oneSink)) // which imports the rows with the columns before
+	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
+		t.Fatal(err)
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 {
@@ -396,17 +398,19 @@ func TestQuarantineReplayDuringErase(t *testing.T) {
 func TestEraseReportsDamagedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		staging := t.TempDir()
-		e, mem := openMemory(t, func(o *forebay.Options) { o.Staging = dir.Staging(staging) })
-		mustDefine(t, e, events(oneSink))
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-			t.Fatal(err)
-		}
-		down := true // no call of the target runs while it changes
+		mem := buffertest.NewMemory()
+		var down atomic.Bool
+		down.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpImport && down {
+			if c.Op == buffertest.OpImport && down.Load() {
 				return errors.New("the target is down")
 			}
 			return nil
+		}
+		e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = mem, dir.Staging(staging) })
+		mustDefine(t, e, events(oneSink))
+		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
+			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_ = e.FlushAll(ctx)
@@ -423,7 +427,7 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), slice) {
 			t.Errorf("Erase = %+v, %v, want an error that names %s", r, err, slice)
 		}
-		down = false
+		down.Store(false)
 		if err := e.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -159,10 +159,11 @@ func TestEraseRowsNextToAnUnreadableSlice(t *testing.T) {
 				mem := buffertest.NewMemory()
 				var unreadable atomic.Value
 				unreadable.Store("")
-				down := true // no call runs while it changes
+				var down atomic.Bool
+				down.Store(true)
 				mem.Before = func(_ context.Context, c buffertest.Call) error {
 					switch {
-					case c.Op == buffertest.OpImport && down:
+					case c.Op == buffertest.OpImport && down.Load():
 						return errors.New("the target is down")
 					case c.Op == buffertest.OpOpen && c.ID == unreadable.Load():
 						return harm()
@@ -179,7 +180,7 @@ func TestEraseRowsNextToAnUnreadableSlice(t *testing.T) {
 					t.Errorf("EraseRows = %+v, %v, want 3 of 8 rows, and an error with %s", res, err, slice)
 				}
 				unreadable.Store("")
-				down = false
+				down.Store(false)
 				flush(t, b, "a")
 				if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 3 || st.Target.Rows != 9 {
 					t.Errorf("%d rows are discarded and %d imported, want 3 and 9", st.Discarded.Rows, st.Target.Rows)
@@ -196,9 +197,9 @@ func TestEraseRowsNextToAnUnreadableSlice(t *testing.T) {
 func TestSliceIsLostAfterEraseRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		missing := ""
+		var missing atomic.Value // the id of a slice
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpOpen && c.ID == missing {
+			if c.Op == buffertest.OpOpen && c.ID == missing.Load() {
 				return fs.ErrNotExist
 			}
 			return nil
@@ -210,7 +211,7 @@ func TestSliceIsLostAfterEraseRows(t *testing.T) {
 		synctest.Wait()
 		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), func(table driver.Table, cells [][]byte) bool {
 			if string(cells[0]) == "11" { // all have been read
-				missing = b.Sink("a").Slices()[0].ID
+				missing.Store(b.Sink("a").Slices()[0].ID)
 			}
 			return ofPerson(table, cells)
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,17 +32,18 @@ func TestHeldErrorCountsTheRows(t *testing.T) {
 func TestFlushForgivesAnAttemptThatBeganBefore(t *testing.T) {
 	for _, c := range []struct {
 		op    buffertest.Op
-		tries int // which of the attempts runs when Flush is called
+		tries int64 // which of the attempts runs when Flush is called
 	}{{buffertest.OpImport, 1}, {buffertest.OpImport, 2}, {buffertest.OpPut, 1}, {buffertest.OpPut, 2}} {
 		t.Run(fmt.Sprint(c.op, " ", c.tries), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := buffertest.NewMemory()
-				tries, ends := 0, make(chan struct{})
+				var tries atomic.Int64
+				ends := make(chan struct{})
 				mem.Before = func(_ context.Context, call buffertest.Call) error {
-					if call.Op != c.op || tries >= c.tries {
+					if call.Op != c.op || tries.Load() >= c.tries {
 						return nil
 					}
-					if tries++; tries == c.tries {
+					if tries.Add(1) == c.tries {
 						<-ends
 					}
 					return driver.Permanent(errors.New("a column is missing"))

@@ -141,9 +141,10 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 func TestRefusingSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		held := true
+		var held atomic.Bool
+		held.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpPut && held {
+			if c.Op == buffertest.OpPut && held.Load() {
 				return errors.New("staging is down")
 			}
 			return nil
@@ -198,7 +199,7 @@ func TestRefusingSince(t *testing.T) {
 			t.Fatal(err)
 		}
 		refusing(first, all)
-		held = false
+		held.Store(false)
 		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +208,7 @@ func TestRefusingSince(t *testing.T) {
 		if err := add(900 << 10); err != nil || s.Full() != nil {
 			t.Errorf("there is no room: %v", err)
 		}
-		held = true
+		held.Store(true)
 		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
 			if err := add(512 << 10); err != nil {
 				t.Fatal(err)

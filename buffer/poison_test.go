@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,12 +185,11 @@ func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 // the quarantine.
 func TestLostAnswerBeforeARefusal(t *testing.T) {
 	drv := &twist{}
-	stored := false
+	var stored atomic.Bool
 	drv.importer = func(ctx context.Context, f *driver.File) error {
-		if stored {
+		if stored.Swap(true) {
 			return nil
 		}
-		stored = true
 		e := &driver.RowsError{}
 		e.Add(driver.RowError{Row: 0, Reason: "unique"})
 		return errors.Join(e, drv.Memory.Import(ctx, f)) // an attempt that was left alone commits now
@@ -291,10 +292,13 @@ func TestGoodRowsArriveBeforeAllRefusedOnesAreFound(t *testing.T) {
 	withRefusing(t, 1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		b := open(t, opts)
 		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
+		var mu sync.Mutex
 		imports, most := 0, 0 // since the number of rows in the table has grown
 		stored := 0
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			if c.Op == buffertest.OpImport {
+				mu.Lock()
+				defer mu.Unlock()
 				if n := len(mem.Rows(tableA)); n > stored {
 					stored, imports = n, 0
 				}
@@ -305,6 +309,8 @@ func TestGoodRowsArriveBeforeAllRefusedOnesAreFound(t *testing.T) {
 		}
 		flush(t, b, "a")
 		wantSplit(t, b, mem, 400, refused)
+		mu.Lock()
+		defer mu.Unlock()
 		if most > 40 {
 			t.Errorf("%d imports in a row have brought no row into the table, want at most 40", most)
 		}
@@ -317,22 +323,22 @@ func TestManyImportsOfOneFile(t *testing.T) {
 	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		b := open(t, opts)
 		putRows(t, b, define(t, b, "a", quarantined()), 400, refused)
-		waits := 0
+		var waits atomic.Int64
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			if st, _ := b.Sink("a").Stats(); c.Op == buffertest.OpVoid && strings.Contains(st.Files[0].RetryReason, "continues by itself") {
-				waits++
+				waits.Add(1)
 			}
 			return nil
 		}
 		begin := time.Now()
 		flush(t, b, "a")
-		imports := 0
+		imports := int64(0)
 		for _, call := range mem.Calls() {
 			if call.Op == buffertest.OpImport {
 				imports++
 			}
 		}
-		if waits != imports/256 || waits == 0 || time.Since(begin) > time.Hour {
+		if waits := waits.Load(); waits != imports/256 || waits == 0 || time.Since(begin) > time.Hour {
 			t.Errorf("got %d pauses in %d imports, which took %s, want a pause after each 256 imports, and at most an hour", waits, imports, time.Since(begin))
 		}
 		wantSplit(t, b, mem, 400, refused)
@@ -346,6 +352,7 @@ func TestLongImportsOfOneFile(t *testing.T) {
 		opts.AttemptTimeout = time.Hour
 		b := open(t, opts)
 		putRows(t, b, define(t, b, "a", quarantined()), 40, refused)
+		var mu sync.Mutex
 		pauses := map[int64]bool{} // by the rows found before
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			st, _ := b.Sink("a").Stats()
@@ -353,13 +360,17 @@ func TestLongImportsOfOneFile(t *testing.T) {
 			case f.Permanent:
 				t.Errorf("the file is held: %s", f.RetryReason)
 			case c.Op == buffertest.OpVoid && strings.Contains(f.RetryReason, "5 imports of parts of the file, in 1h5m0s,"):
+				mu.Lock()
 				pauses[f.Poison] = true
+				mu.Unlock()
 			case c.Op == buffertest.OpImport:
 				time.Sleep(13 * time.Minute)
 			}
 			return nil
 		}
 		flush(t, b, "a")
+		mu.Lock()
+		defer mu.Unlock()
 		if want := map[int64]bool{4: true, 9: true}; !maps.Equal(pauses, want) { // the fifth result of 13 minutes each is past the hour
 			t.Errorf("got pauses after %v refused rows, want %v", pauses, want)
 		}
@@ -372,9 +383,12 @@ func TestOutageWhileAFileIsSplit(t *testing.T) {
 	refused := func(i int) bool { return i == 3 }
 	withRefusing(t, -1, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 		rng := rand.New(rand.NewPCG(7, 7))
+		var mu sync.Mutex
 		failed := map[buffertest.Op]int{}
 		share := map[buffertest.Op]int{buffertest.OpImport: 2, buffertest.OpVoid: 2, buffertest.OpOpen: 5}
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if n := share[c.Op]; n > 0 && rng.IntN(n) == 0 {
 				failed[c.Op]++
 				return errors.New("away")
@@ -388,6 +402,8 @@ func TestOutageWhileAFileIsSplit(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		wantSplit(t, b, mem, 7, refused)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(failed) != 3 {
 			t.Errorf("calls that failed: %v, want some of each", failed)
 		}

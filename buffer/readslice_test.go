@@ -128,13 +128,14 @@ func TestReadSliceThatHasJustEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
 		b := open(t, memoryOptions(t, mem))
-		held, reading := true, false
+		var held, reading atomic.Bool
+		held.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
 			switch {
-			case c.Op == buffertest.OpImport && held:
+			case c.Op == buffertest.OpImport && held.Load():
 				return errors.New("not yet")
-			case c.Op == buffertest.OpOpen && reading:
-				held, reading = false, false
+			case c.Op == buffertest.OpOpen && reading.Swap(false):
+				held.Store(false)
 				if err := b.Sink("a").Flush(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -146,7 +147,7 @@ func TestReadSliceThatHasJustEnded(t *testing.T) {
 		id := b.Sink("a").Slices()[0].ID
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		reading = true
+		reading.Store(true)
 		if got, err := readAll(t, b, id); !errors.Is(err, buffer.ErrUnknownSlice) || len(got) > 0 {
 			t.Errorf("got %q, %v, want errors.Is(err, buffer.ErrUnknownSlice) and len(got) <= 0", got, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/buffer"
@@ -14,9 +15,10 @@ import (
 
 // The counters say which row of which slice is refused, and with HoldFiles the file waits until the table takes it.
 func TestRefusedRowsHoldTheirFile(t *testing.T) {
-	refuse := true
+	var refuse atomic.Bool
+	refuse.Store(true)
 	drv := &twist{importer: func(_ context.Context, f *driver.File) error {
-		if !refuse {
+		if !refuse.Load() {
 			return nil
 		}
 		e := &driver.RowsError{Complete: true, Err: errors.New("secret")}
@@ -36,7 +38,7 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 		if f.State != buffer.FileImporting || !strings.HasPrefix(f.RetryReason, want) || strings.Contains(f.RetryReason, "secret") {
 			t.Errorf("%s: got %s, want %s", f.State, f.RetryReason, want)
 		}
-		refuse = false
+		refuse.Store(false)
 		if err := b.Sink("a").Retry(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -349,9 +350,10 @@ func TestOverloadByDisk(t *testing.T) {
 func TestBacklogInStagingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if down && c.Op == buffertest.OpImport {
+			if down.Load() && c.Op == buffertest.OpImport {
 				return errors.New("the target is down")
 			}
 			return nil
@@ -381,7 +383,7 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 		if over := s.Full(); over == nil {
 			t.Error("the sink is over its share and does not say so")
 		}
-		down = false
+		down.Store(false)
 		if err := b.Sink("a").Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}

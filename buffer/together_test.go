@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,9 +154,10 @@ func TestOutcomeOfACallForManyIsUnknown(t *testing.T) {
 func TestFilesAreImportedTogetherAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if away && (c.Op == buffertest.OpImportMany || c.Op == buffertest.OpImport) {
+			if away.Load() && (c.Op == buffertest.OpImportMany || c.Op == buffertest.OpImport) {
 				return errors.New("away")
 			}
 			return nil
@@ -166,7 +168,7 @@ func TestFilesAreImportedTogetherAfterAnOutage(t *testing.T) {
 			putAll(t, b, sinks)
 		}
 		due()
-		away = false
+		away.Store(false)
 		before, _ := callsOf(mem, buffertest.OpImport)
 		due()
 		wantEach(t, b, mem, 4)
@@ -182,10 +184,9 @@ func TestFilesAreImportedTogetherAfterAnOutage(t *testing.T) {
 func TestMissingObjectLeavesTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		gone := ""
+		var gone atomic.Value // the id of the object
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpOpen && (gone == "" || gone == c.ID) {
-				gone = c.ID
+			if c.Op == buffertest.OpOpen && (gone.CompareAndSwap(nil, c.ID) || gone.Load() == c.ID) {
 				return fs.ErrNotExist
 			}
 			return nil
@@ -239,9 +240,10 @@ func TestLargeFileIsImportedAlone(t *testing.T) {
 func TestRetriedFileKeepsItsTurnAfterACallThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := buffertest.NewMemory()
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpImportMany || c.Op == buffertest.OpImport && (away || strings.HasSuffix(c.ID, "f000000000001")) {
+			if c.Op == buffertest.OpImportMany || c.Op == buffertest.OpImport && (away.Load() || strings.HasSuffix(c.ID, "f000000000001")) {
 				return errors.New("away")
 			}
 			return nil
@@ -250,7 +252,7 @@ func TestRetriedFileKeepsItsTurnAfterACallThatFails(t *testing.T) {
 		due()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		away = false
+		away.Store(false)
 		first := ""
 		for i := range togetherSinks {
 			id := fmt.Sprint("s", i)

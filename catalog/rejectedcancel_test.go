@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,10 +46,13 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 					selection.IDs = append(selection.IDs, r.ID)
 				}
 			}
+			var mu sync.Mutex
 			var cancelled catalog.Task
 			steps := 0
 			b.respond = func(request, response []byte) []byte {
 				if bytes.Contains(request, []byte(`"op":"replayRejects"`)) {
+					mu.Lock()
+					defer mu.Unlock()
 					if steps++; steps == 1 {
 						var err error
 						if cancelled, err = c.Handle("shop", "orders").CancelRejects(t.Context()); err != nil {
@@ -62,10 +66,12 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 			if err == nil {
 				task, err = a.Wait(t.Context(), task.ID)
 			}
+			mu.Lock()
 			if err != nil || task.ID != cancelled.ID || task.Status != catalog.Failed || !strings.Contains(task.Failure, "was cancelled") ||
 				*task.Rejects != (catalog.RejectsResult{Replayed: 100}) || steps != 1 {
 				t.Errorf("by ids: %t: %+v, %+v, %v, cancelled %q; %d steps", byIDs, task, task.Rejects, err, cancelled.ID, steps)
 			}
+			mu.Unlock()
 			if list, _ := listed(t, a.Catalog, 1000); len(list) != records-100 {
 				t.Errorf("%d records are left, want %v", len(list), records-100)
 			}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
@@ -95,9 +96,12 @@ func TestAuthentication(t *testing.T) {
 func TestHMAC(t *testing.T) {
 	t.Parallel()
 	type signed struct{ method, uri, body, time, nonce, sign string }
+	var mu sync.Mutex
 	var got []signed
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		got = append(got, signed{r.Method, r.RequestURI, string(body), r.Header.Get("X-Time"), r.Header.Get("X-Nonce"), r.Header.Get("X-Sign")})
 		switch len(got) {
 		case 1:
@@ -119,6 +123,8 @@ func TestHMAC(t *testing.T) {
 	checkError(t, err, "")
 	var lines []string
 	nonces := make(map[string]bool)
+	mu.Lock()
+	defer mu.Unlock()
 	for _, g := range got {
 		bodySum := sha256.Sum256([]byte(g.body))
 		mac := hmac.New(sha256.New, []byte("secret key"))

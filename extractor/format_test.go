@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
@@ -110,10 +111,13 @@ func TestFormatsInBoundedMemory(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	certificate, key := certtest.Pair(t)
+	var mu sync.Mutex
 	var seen []string
 	quiet := log.New(io.Discard, "", 0)
 	tlsServer := func(name string, next func() string) *httptest.Server {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
 			seen = append(seen, fmt.Sprintf("%s %s %s %d", name, r.Method, r.RequestURI, len(r.TLS.PeerCertificates)))
 			fmt.Fprintf(w, `{"d": [%d], "next_page": %q}`, len(seen), next())
 		}))
@@ -142,6 +146,8 @@ func TestCertificates(t *testing.T) {
 	checkError(t, extractWith(`, "caCertificate": `+text(authority)), "")
 	checkError(t, extractWith(`, "caCertificate": `+text(authority)+`, "clientCertificate": `+text(certificate)+`, "#clientKey": `+text(key)), "")
 	checkError(t, extractWith(`, "caCertificate": `+text(authority)+`, "#clientCertificate": `+text(certificate+key)), "")
+	mu.Lock()
+	defer mu.Unlock()
 	same(t, "requests", seen, []string{"own GET /u 0", "other GET /x 0", "own GET /u 1", "other GET /x 0", "own GET /u 1", "other GET /x 0"})
 
 	cfg, err := extractor.ParseAt([]byte(config(`"caCertificate": `+text(authority), `"jobs": [{"endpoint": "u"}]`)), own.URL)

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,11 +21,10 @@ func TestManyRecordsInLookback(t *testing.T) {
 	t.Parallel()
 	const perPage = 100
 	for _, pages := range []int{30, 300} {
-		failing := true
+		var failed atomic.Bool
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			page, _ := strconv.Atoi(r.URL.Query().Get("page"))
-			if failing && page == pages-1 {
-				failing = false
+			if page == pages-1 && !failed.Swap(true) {
 				w.WriteHeader(http.StatusForbidden)
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
@@ -163,8 +164,8 @@ func TestNetworkFailures(t *testing.T) {
 
 func TestPublicOnly(t *testing.T) {
 	t.Parallel()
-	asked := false
-	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	var asked atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
 	defer s.Close()
 	for _, url := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1), "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/"} {
 		cfg, err := extractor.ParseAt([]byte(config("", `"jobs": [{"endpoint": "u"}]`)), url)
@@ -172,7 +173,7 @@ func TestPublicOnly(t *testing.T) {
 		_, err = extractor.Run(t.Context(), cfg, extractor.State{}, extractor.Options{PublicOnly: true})
 		checkError(t, err, "is not public, and connections to private addresses are not allowed")
 	}
-	if asked {
+	if asked.Load() {
 		t.Error("a private address was asked")
 	}
 	err := extractor.Options{PublicOnly: true, Transport: http.DefaultTransport, MaxResponseBytes: -1, MaxRetryDelay: -1}.Validate()

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 // A wireAPI notes requests with every header, and responds in order.
 type wireAPI struct {
 	*httptest.Server
+	mu    sync.Mutex
 	asked []string
 }
 
@@ -37,6 +39,8 @@ func newWireAPI(t *testing.T, answers ...string) *wireAPI {
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 			line += "|" + name + ": " + strings.Join(r.Header[name], ", ")
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.asked = append(w.asked, line+"|"+string(body))
 		answer := "404 nothing left"
 		if len(w.asked) <= len(answers) {

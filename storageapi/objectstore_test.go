@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -62,6 +63,7 @@ func TestProviders(t *testing.T) {
 		},
 	} {
 		t.Run(provider, func(t *testing.T) {
+			var mu sync.Mutex
 			var puts []string
 			var manifest string
 			var h *httptest.Server
@@ -74,6 +76,8 @@ func TestProviders(t *testing.T) {
 				if r.Header.Get(c.header) == "" || r.Header.Get(TokenHeader) != "" {
 					t.Errorf("header %v", r.Header)
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				puts = append(puts, r.URL.EscapedPath())
 				manifest = string(body)
 			}))
@@ -92,6 +96,8 @@ func TestProviders(t *testing.T) {
 			if err := f.Commit(t.Context(), "s 1"); err != nil {
 				t.Fatal(err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if puts[0] != c.path || puts[1] != strings.ReplaceAll(c.path, "s%201", "manifest") || manifest != `{"entries":[{"url":"`+c.url+`"}]}` {
 				t.Errorf("puts %q, manifest %s", puts, manifest)
 			}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,9 +97,9 @@ const rawTarget = "/stream/1/web/" + secret
 
 func TestRawRequests(t *testing.T) {
 	eng := newFake(stored("a"))
-	var body string
+	var body atomic.Value
 	eng.ingest = func(_ context.Context, _ string, rec *mapping.Record) (forebay.Result, error) {
-		body = string(rec.Body)
+		body.Store(string(rec.Body))
 		return forebay.Result{}, nil
 	}
 	dial := serveRaw(t, eng, Options{MaxBodyBytes: 1000}, nil)
@@ -110,8 +111,8 @@ func TestRawRequests(t *testing.T) {
 		}
 		for i := range 3 {
 			c.expect(200, "OK")
-			if i == 2 && body != "2" {
-				t.Errorf("last body is %q", body)
+			if i == 2 && body.Load() != "2" {
+				t.Errorf("last body is %q", body.Load())
 			}
 		}
 	})
@@ -119,8 +120,8 @@ func TestRawRequests(t *testing.T) {
 		c := dial()
 		c.send("POST " + rawTarget + " HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n3\nabc\n2\nde\n0\n\n")
 		c.expect(200, "OK")
-		if body != "abcde" {
-			t.Errorf("body is %q", body)
+		if body.Load() != "abcde" {
+			t.Errorf("body is %q", body.Load())
 		}
 	})
 	t.Run("broken chunk", func(t *testing.T) {
@@ -226,9 +227,9 @@ func TestHalfClosingClientIsAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eng := newFake()
-			var seen context.Context // of the request, as net/http made it
+			seen := make(chan context.Context, 1) // of the request, as net/http made it
 			eng.ingest = func(ctx context.Context, _ string, _ *mapping.Record) (forebay.Result, error) {
-				<-seen.Done() // net/http has noticed
+				<-(<-seen).Done() // net/http has noticed
 				if err := ctx.Err(); err != nil {
 					return forebay.Result{}, err
 				}
@@ -237,7 +238,7 @@ func TestHalfClosingClientIsAnswered(t *testing.T) {
 			c := serveRaw(t, eng, Options{}, func(s *http.Server) {
 				ingest := s.Handler
 				s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					seen = r.Context()
+					seen <- r.Context()
 					ingest.ServeHTTP(w, r)
 				})
 			})()

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -58,25 +60,31 @@ func TestMemoryHooks(t *testing.T) {
 	refused, lost := errors.New("refused"), errors.New("lost")
 	obj := driver.Object{ID: "slice-1", Rows: 1}
 	m := buffertest.NewMemory()
-	fail := map[string]error{}
-	m.Before = func(_ context.Context, c buffertest.Call) error { return fail["before "+string(c.Op)] }
-	m.After = func(_ context.Context, c buffertest.Call) error { return fail["after "+string(c.Op)] }
+	var fail sync.Map // errors by hook and operation
+	failure := func(hook string, c buffertest.Call) error {
+		err, _ := fail.Load(hook + " " + string(c.Op))
+		failed, _ := err.(error)
+		return failed
+	}
+	m.Before = func(_ context.Context, c buffertest.Call) error { return failure("before", c) }
+	m.After = func(_ context.Context, c buffertest.Call) error { return failure("after", c) }
 
-	fail["before put"] = refused
+	fail.Store("before put", refused)
 	if err := m.Put(ctx, obj, text("\"a\"\n")); err != refused {
 		t.Errorf("Put = %v, want the error of Before", err)
 	}
 	if n := len(m.Objects()); n != 0 {
 		t.Errorf("got %d objects after a refused Put, want 0", n)
 	}
-	fail["before put"], fail["after put"] = nil, lost
+	fail.Delete("before put")
+	fail.Store("after put", lost)
 	if err := m.Put(ctx, obj, text("\"a\"\n")); err != lost {
 		t.Errorf("Put = %v, want the error of After", err)
 	}
 	if got := m.Objects(); !slices.Equal(got, []driver.Object{obj}) {
 		t.Errorf("Objects = %v after a Put whose answer was lost, want it", got)
 	}
-	fail["after import"] = lost
+	fail.Store("after import", lost)
 	file := &driver.File{
 		ID: "file-1", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Slices: []driver.Object{obj},
 		OpenSlice: m.Open,
@@ -98,7 +106,7 @@ func TestMemoryHooks(t *testing.T) {
 	}
 
 	m.Alter("t", datatype.UntypedColumns("other")...)
-	fail["after import"] = nil
+	fail.Delete("after import")
 	file.ID = "file-2"
 	var schema *driver.SchemaError
 	if err := m.Import(ctx, file); !errors.As(err, &schema) {
@@ -123,9 +131,9 @@ func (s text) WriteTo(w io.Writer) (int64, error) {
 func ExampleMemory() {
 	ctx := context.Background()
 	m := buffertest.NewMemory()
-	attempts := 0
+	var attempts atomic.Int64
 	m.After = func(_ context.Context, c buffertest.Call) error {
-		if attempts++; c.Op == buffertest.OpEnsure && attempts == 1 {
+		if attempts.Add(1) == 1 && c.Op == buffertest.OpEnsure {
 			return errors.New("connection reset")
 		}
 		return nil

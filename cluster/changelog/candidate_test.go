@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,18 +325,18 @@ func TestAdoptionWithoutAnAnswer(t *testing.T) {
 		a, b := startProcess(t, newLink(owners), "a", "ia", 0), startProcess(t, newLink(owners), "b", "ib", 0)
 		time.Sleep(lease)
 		_ = a.end()
-		lost := 0
+		var lost atomic.Int64
 		b.hook(nil, func() error {
-			if v, err := owners.Get(context.Background(), changelog.OwnerKey("ia")); err != nil || record(t, owners, "ia").Epoch == 1 || lost > 0 || v.Version == 0 {
+			if v, err := owners.Get(context.Background(), changelog.OwnerKey("ia")); err != nil || record(t, owners, "ia").Epoch == 1 || lost.Load() > 0 || v.Version == 0 {
 				return nil
 			}
-			lost++
+			lost.Add(1)
 			return changelog.ErrUnknown
 		})
 		began := time.Now()
 		k := b.next(t)
-		if took := time.Since(began); took > lease*3/2 || k.Owner().Epoch != 3 || lost != 1 {
-			t.Errorf("after %v and %d lost answers: %+v", took, lost, k.Owner())
+		if took := time.Since(began); took > lease*3/2 || k.Owner().Epoch != 3 || lost.Load() != 1 {
+			t.Errorf("after %v and %d lost answers: %+v", took, lost.Load(), k.Owner())
 		}
 		time.Sleep(5 * lease)
 		none(t, b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/cluster/changelog"
@@ -120,15 +121,15 @@ func (r *readsNone) Get(ctx context.Context, key string) (changelog.Versioned, e
 // An owner reads that there is no record, which is old. The instance was retired, and its record is about to be deleted. Whatever the owner is
 // about to write when that happens, it does not get the instance.
 func TestForgetBesideALateOwner(t *testing.T) {
-	for before, what := range map[int]string{1: "before its claim", 2: "between its claim and its record"} {
+	for before, what := range map[int64]string{1: "before its claim", 2: "between its claim and its record"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 				v := retire(t, owners, oldName)
 				l := newLink(&readsNone{Owners: owners, times: 1})
-				sets := 0
+				var sets atomic.Int64
 				l.hook(func() error {
-					if sets++; sets == before {
+					if sets.Add(1) == before {
 						return changelog.Forget(t.Context(), owners, v)
 					}
 					return nil
@@ -140,7 +141,7 @@ func TestForgetBesideALateOwner(t *testing.T) {
 				if hasRecord(t, owners, oldName) && record(t, owners, oldName).State != changelog.Retired {
 					t.Errorf("the record is %+v", record(t, owners, oldName))
 				}
-				if sets < before {
+				if sets := sets.Load(); sets < before {
 					t.Errorf("the owner has written %d times", sets)
 				}
 			})

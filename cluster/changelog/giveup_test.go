@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/cluster/changelog"
@@ -105,9 +106,10 @@ func TestReleasedIsLoweredWithoutAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.SetReleased(12)
-		lost := 2
+		var lost atomic.Int64
+		lost.Store(2)
 		l.hook(nil, func() error {
-			if lost--; lost >= 0 {
+			if lost.Add(-1) >= 0 {
 				return changelog.ErrUnknown
 			}
 			return nil
@@ -115,7 +117,7 @@ func TestReleasedIsLoweredWithoutAnAnswer(t *testing.T) {
 		if err := k.Update(t.Context(), func(o *changelog.Owner) { o.Lost, o.Released = 5, min(o.Released, 4) }); err != nil {
 			t.Fatal(err)
 		}
-		if o := record(t, owners, "i"); lost >= 0 || o.Lost != 5 || o.Released != 4 {
+		if o := record(t, owners, "i"); lost.Load() >= 0 || o.Lost != 5 || o.Released != 4 {
 			t.Errorf("the record says %+v", o)
 		}
 		k.SetReleased(6)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,9 +258,10 @@ func TestLostAnswers(t *testing.T) {
 		owners := changelogtest.NewOwners(1, changelogtest.Faults{})
 		l := newLink(owners)
 		k := take(t, l, "a", "i", 0)
-		lost := 3
+		var lost atomic.Int64
+		lost.Store(3)
 		l.hook(nil, func() error {
-			if lost--; lost >= 0 {
+			if lost.Add(-1) >= 0 {
 				return changelog.ErrUnknown
 			}
 			return nil
@@ -268,7 +270,7 @@ func TestLostAnswers(t *testing.T) {
 		if got := record(t, owners, "i"); err != nil || epoch <= 1 || got.Epoch != epoch {
 			t.Errorf("the epoch is %d (%v), the record %+v", epoch, err, got)
 		}
-		lost = 2
+		lost.Store(2)
 		if err := k.Update(t.Context(), func(o *changelog.Owner) { o.Checkpoint, o.CheckpointPosition = "c", 5 }); err != nil {
 			t.Error(err)
 		}
@@ -304,10 +306,9 @@ func TestStaleReads(t *testing.T) {
 		l := newLink(owners)
 		k := take(t, l, "a", "i", 0)
 		for want := uint64(2); want < 30; want++ {
-			first := true
+			var lost atomic.Bool
 			l.hook(nil, func() error {
-				if first {
-					first = false
+				if !lost.Swap(true) {
 					return changelog.ErrUnknown
 				}
 				return nil

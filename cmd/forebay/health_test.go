@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -72,15 +73,15 @@ func TestSecretsInFiles(t *testing.T) {
 		}
 	}
 
-	var got string
+	var got atomic.Value
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = r.Header.Get("X-StorageApi-Token")
+		got.Store(r.Header.Get("X-StorageApi-Token"))
 		http.Error(w, "{}", http.StatusTeapot)
 	}))
 	defer srv.Close()
 	list := []string{"damage", "list", "-api", srv.URL}
-	if call(t, "", map[string]string{"FOREBAY_TOKEN_FILE": token}, list...); got != "token-in-a-file" {
-		t.Errorf("the token of a call is %q, want the content of the file", got)
+	if call(t, "", map[string]string{"FOREBAY_TOKEN_FILE": token}, list...); got.Load() != "token-in-a-file" {
+		t.Errorf("the token of a call is %q, want the content of the file", got.Load())
 	}
 	if status, _, errs := call(t, "", map[string]string{"FOREBAY_TOKEN_FILE": empty}, list...); status == 0 || !strings.Contains(errs, "FOREBAY_TOKEN_FILE: "+empty+" is empty") {
 		t.Errorf("damage list with an empty file: got status %d, %q", status, errs)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay"
@@ -45,15 +46,15 @@ func TestServersNameTheirVersion(t *testing.T) {
 // The client of the Stream API sends its version, and forebay version prints it.
 func TestClientNamesItsVersion(t *testing.T) {
 	t.Parallel()
-	var got string
+	var got atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = r.UserAgent()
+		got.Store(r.UserAgent())
 		_, _ = io.WriteString(w, `{"damage":[]}`)
 	}))
 	defer server.Close()
 	call(t, "", nil, "damage", "list", "-api", server.URL, "-token", "secret")
-	if want := "forebay/" + forebay.Version(); got != want {
-		t.Errorf("User-Agent is %q, want %q", got, want)
+	if want := "forebay/" + forebay.Version(); got.Load() != want {
+		t.Errorf("User-Agent is %q, want %q", got.Load(), want)
 	}
 	for _, word := range []string{"version", "-version", "--version"} {
 		if status, out, errs := call(t, "", nil, word); status != 0 || errs != "" || !strings.HasPrefix(out, "forebay "+forebay.Version()+", go") {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/forebay/forebay/datatype"
@@ -64,8 +65,13 @@ func TestAddresses(t *testing.T) {
 
 // A request has a token and no password. TLS is checked. After a host that is away, the next request goes to the next host.
 func TestTransport(t *testing.T) {
+	var mu sync.Mutex
 	var got []*http.Request
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r) }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r)
+	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // about the client that does not trust it
 	s.StartTLS()
 	defer s.Close()
@@ -91,9 +97,11 @@ func TestTransport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	mu.Lock()
 	if len(got) != 2 || got[0].Header.Get("Authorization") != "Bearer a.b.c" || got[0].Header.Get("X-ClickHouse-User") != "" || got[0].URL.Query().Get("database") != "db" {
 		t.Errorf("the server got %d requests, %v", len(got), got)
 	}
+	mu.Unlock()
 	if target.client.current.Load() != 1 {
 		t.Error("the next request would begin with the host that is away")
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,11 +25,14 @@ import (
 // An API has more orders each time, and fails once in the middle. Each order is in the table once.
 func TestPull(t *testing.T) {
 	var orders, failures atomic.Int64
+	var mu sync.Mutex
 	var asked []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		since, _ := strconv.Atoi(r.URL.Query().Get("since"))
 		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+		mu.Lock()
 		asked = append(asked, fmt.Sprintf("%d/%d", since, page))
+		mu.Unlock()
 		if page == 2 && failures.Add(-1) >= 0 {
 			http.Error(w, "out of order", http.StatusForbidden)
 			return
@@ -74,6 +78,8 @@ func TestPull(t *testing.T) {
 		got = append(got, n)
 	}
 	slices.Sort(got)
+	mu.Lock()
+	defer mu.Unlock()
 	if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(got, want) || !slices.Contains(asked, "5/0") {
 		t.Errorf("orders %v, asked for %v", got, asked)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/forebay/forebay/extractor/component"
@@ -21,6 +22,7 @@ type world struct {
 	*storageapi.Client
 	t   *testing.T
 	api *httptest.Server
+	mu  sync.Mutex
 	// since are the values of the parameter "since" that the API has seen.
 	since []string
 }
@@ -28,7 +30,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t}
 	w.api = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mu.Lock()
 		w.since = append(w.since, r.URL.Query().Get("since"))
+		w.mu.Unlock()
 		rw.Header().Set("Content-Type", "application/json")
 		page := r.URL.Query().Get("page")
 		switch {

@@ -29,7 +29,7 @@ type shop struct {
 
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	answer := s.serve
+	answer, valid := s.serve, s.valid
 	if r.URL.Path == "/token" {
 		got := r.FormValue("refresh_token")
 		s.asked = append(s.asked, got)
@@ -50,7 +50,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, r)
 		return
 	}
-	if r.Header.Get("Authorization") != fmt.Sprint("Bearer access-", s.valid) {
+	if r.Header.Get("Authorization") != fmt.Sprint("Bearer access-", valid) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}

@@ -189,7 +189,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	return slices.Concat(importRules(), codeRules(), seedRules(), docRules(), textRules(), proseRules(), snippetRules(), pageRules())
+	return slices.Concat(importRules(), codeRules(), hookRules(), seedRules(), docRules(), textRules(), proseRules(), snippetRules(), pageRules())
 }
 
 func TestHouseRules(t *testing.T) {
@@ -218,7 +218,7 @@ type breach struct {
 
 func TestRulesFindBreaches(t *testing.T) {
 	tested := make(map[string]bool)
-	for _, b := range slices.Concat(importBreaches(), codeBreaches(), seedBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches(), pageBreaches()) {
+	for _, b := range slices.Concat(importBreaches(), codeBreaches(), hookBreaches(), seedBreaches(), docBreaches(), textBreaches(), proseBreaches(), snippetBreaches(), pageBreaches()) {
 		tr := newTree()
 		for i := 0; i < len(b.files); i += 2 {
 			name, text := b.files[i], b.files[i+1]

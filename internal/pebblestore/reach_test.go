@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -220,10 +221,13 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 	rng := seedtest.Rand(t)
 	disk := disktest.New(t)
 	var armed atomic.Bool
+	var mu sync.Mutex
 	var found []*disktest.Disk
 	o := openAll(t, disktest.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 		if sync && strings.HasSuffix(op.Path, ".log") && armed.CompareAndSwap(true, false) {
+			mu.Lock()
+			defer mu.Unlock()
 			for range 16 {
 				found = append(found, disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}))
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,9 +91,9 @@ func TestDamageIsFound(t *testing.T) {
 func TestAStagingThatIsAwayIsNoDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, staging := vfs.NewMem(), buffertest.NewMemory()
-		away := false
+		var away atomic.Bool
 		staging.Before = func(context.Context, buffertest.Call) error {
-			if away {
+			if away.Load() {
 				return errInjected
 			}
 			return nil
@@ -100,7 +101,7 @@ func TestAStagingThatIsAwayIsNoDamage(t *testing.T) {
 		s := newStore(staging, disk, checkpoint.Options{})
 		write(t, disk, snapshot, twoTables)
 		m, ref := save(t, s, 1, nil)
-		away = true
+		away.Store(true)
 		if _, err := s.Load(t.Context(), instance, ref); !errors.Is(err, errInjected) || errors.As(err, new(*checkpoint.DamageError)) {
 			t.Errorf("Load: %v", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,9 +24,9 @@ const noteKey = "c." + instance
 // orphans lets an owner with this epoch fail in the middle of a second checkpoint.
 func orphans(t *testing.T, s *checkpoint.Store, disk vfs.FS, staging *buffertest.Memory, epoch uint64, before *checkpoint.Manifest) {
 	t.Helper()
-	puts := 0
+	var puts atomic.Int64
 	staging.Before = func(_ context.Context, call buffertest.Call) error {
-		if puts++; puts > 2 { // the manifest, and one table
+		if puts.Add(1) > 2 { // the manifest, and one table
 			return driver.Permanent(errInjected)
 		}
 		return nil

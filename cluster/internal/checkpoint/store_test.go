@@ -114,10 +114,10 @@ func (s backwards) Delete(ctx context.Context, objs ...driver.Object) error {
 // A Clear that fails can be repeated by a node that only has the note.
 func TestClearDeletesTheManifestLast(t *testing.T) {
 	disk, staging := vfs.NewMem(), buffertest.NewMemory()
-	var deletes int
+	var deletes atomic.Int64
 	staging.Before = func(_ context.Context, call buffertest.Call) error {
 		if call.Op == buffertest.OpDelete {
-			if deletes++; deletes == 2 || deletes == 6 { // one of the files, and the manifest
+			if n := deletes.Add(1); n == 2 || n == 6 { // one of the files, and the manifest
 				return errInjected
 			}
 		}
@@ -251,15 +251,15 @@ func TestCallsEnd(t *testing.T) {
 		m, ref := save(t, s, 1, nil)
 		write(t, disk, snapshot, files{"local/000003.sst": "table three"})
 		next, _ := save(t, s, 2, &m)
-		var hang bool
+		var hang atomic.Bool
 		staging.Before = func(ctx context.Context, _ buffertest.Call) error {
-			if !hang {
+			if !hang.Load() {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		hang = true
+		hang.Store(true)
 		begin := time.Now()
 		_, _, err := s.Save(t.Context(), snapshot, checkpoint.Manifest{Instance: instance, Epoch: 2}, nil)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Minute {

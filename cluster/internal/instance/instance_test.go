@@ -382,18 +382,17 @@ func TestOpenOutlivesItsContext(t *testing.T) {
 		n.stop()
 		w.processes.Wait()
 		p := &worldProcess{link: &link{w: w, name: "a"}, node: n, disk: n.disk}
-		failed := false
+		var failed atomic.Bool
 		p.setHooks(func(call string) error {
-			if call != "log open" || failed {
+			if call != "log open" || failed.Swap(true) {
 				return nil
 			}
-			failed = true
 			return errors.New("away")
 		}, nil)
 		ctx, cancel := context.WithCancel(w.Context())
 		i, err := Open(ctx, "node", p.options())
-		if err != nil || !failed {
-			t.Fatal(err, failed)
+		if err != nil || !failed.Load() {
+			t.Fatal(err, failed.Load())
 		}
 		cancel()
 		synctest.Wait()

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"weak"
 
@@ -105,8 +106,11 @@ func (l *logged) content() string {
 // cut lets only some of the next batches reach the log, and the appender hears of fewer. Each waits until heard is closed.
 func (l *logged) cut(reach, hear int) (heard chan struct{}) {
 	heard = make(chan struct{})
+	var mu sync.Mutex // guards reach and hear
 	lost := fmt.Errorf("%w: lost", changelog.ErrUnknown)
 	l.setHooks(func(call string) error {
+		mu.Lock()
+		defer mu.Unlock()
 		if call == "log append b" {
 			reach--
 		}
@@ -116,6 +120,8 @@ func (l *logged) cut(reach, hear int) (heard chan struct{}) {
 		return nil
 	}, func(string) error {
 		<-heard
+		mu.Lock()
+		defer mu.Unlock()
 		if hear--; hear < 0 {
 			return lost
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/forebay/forebay/extractor"
@@ -32,8 +33,8 @@ func TestProposedColumnsFit(t *testing.T) {
 		{"{}", `{"a": 1}`, `{"a": {"b": "x"}}`, `{"a.b": 1}`},
 		{"null"},
 	}
-	var answer string
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
+	var answer atomic.Value
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer.Load()) }))
 	defer api.Close()
 	cfg, err := extractor.ParseAt([]byte(`{"api": {"baseUrl": "http://unused/"}, "config": {"jobs": [{"endpoint": "u"}]}}`), api.URL)
 	if err != nil {
@@ -54,7 +55,7 @@ func TestProposedColumnsFit(t *testing.T) {
 			}
 			records = append(records, "{"+strings.Join(members, ", ")+"}")
 		}
-		answer = "[" + strings.Join(records, ",") + "]"
+		answer.Store("[" + strings.Join(records, ",") + "]")
 		samples, err := extractor.Preview(t.Context(), cfg, extractor.State{}, 100, extractor.Options{})
 		if err != nil || samples[0].Err != nil {
 			t.Fatal(err, samples)

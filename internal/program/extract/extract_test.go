@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -132,9 +133,12 @@ func TestStateFolder(t *testing.T) {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
+	var mu sync.Mutex
 	var asked []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		asked = append(asked, r.RequestURI)
+		mu.Unlock()
 		page := r.URL.Query().Get("page")
 		switch {
 		case page == "3" && broken.Load():
@@ -163,6 +167,8 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if got, want := strings.Join(asked, " "), "/%C3%84/things?page=1 /%C3%84/things?page=2 /%C3%84/things?page=3 /%C3%84/things?page=3 /%C3%84/things?page=4"; got != want {
 		t.Errorf("requests %s, want %s", got, want)
 	}

@@ -299,8 +299,11 @@ func TestLook(t *testing.T) {
 // TestFilesGoOn lets the API fail in the middle of a run that writes files. The next one asks for the rest only.
 func TestFilesGoOn(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex
 	var asked []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		asked = append(asked, r.URL.Query().Get("page"))
 		switch page := r.URL.Query().Get("page"); {
 		case page == "3" && len(asked) == 3:
@@ -325,6 +328,8 @@ func TestFilesGoOn(t *testing.T) {
 		t.Fatalf("got %v\n%s\nwant no error", err, log)
 	}
 	text, err := os.ReadFile(path("out/tables/u"))
+	mu.Lock()
+	defer mu.Unlock()
 	if err != nil || string(text) != "\"page\"\n\"1\"\n\"2\"\n\"3\"\n" || strings.Join(asked, " ") != "1 2 3 3 4" {
 		t.Errorf("got %v, table %s after %s, want pages 1 to 3 after 1 2 3 3 4, no error", err, text, asked)
 	}
@@ -334,8 +339,11 @@ func TestFilesGoOn(t *testing.T) {
 // and the position as it was.
 func TestLookKeepsTokens(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex
 	var asked []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		if r.URL.Path != "/token" {
 			asked = append(asked, r.RequestURI)
 			fmt.Fprint(w, `[{"n": 7}]`)
@@ -358,6 +366,8 @@ func TestLookKeepsTokens(t *testing.T) {
 		}
 	}
 	want := []string{"rt-0", "/u?since=1", "rt-1", "/u?since=1", "rt-3", "/u?since=1", "rt-5", "/u?since=7", "rt-7", "/u?since=7"}
+	mu.Lock()
+	defer mu.Unlock()
 	if !slices.Equal(asked, want) {
 		t.Errorf("requests %q, want %q", asked, want)
 	}
