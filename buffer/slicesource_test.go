@@ -94,6 +94,9 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 // The tables of an encoder are larger than most small slices, so uploads share encoders. Otherwise thousands of sinks with a few rows each would
 // leave most of their memory to the collector.
 func TestUploadsShareEncoders(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector empties pools at random")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const slices, most = 200, 64 << 10
 		mem := buffertest.NewMemory()
