@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/driver"
 )
 
 // size is how large the scenarios are whose size matters more than their duration.
@@ -72,6 +74,15 @@ func ofScale() []scenario {
 		all = append(all, scenario{
 			name: "sinks/open/" + v.name, group: "sinks/open", run: v.run, alone: true,
 			goals: []goal{atMost("resident_mb", 150), atMost("cores", 0.02)},
+		})
+	}
+	for _, v := range []struct {
+		name    string
+		staging func(*env) driver.Staging
+	}{{"", stagingFolder}, {"/memory", stagingInMemory}} {
+		all = append(all, scenario{
+			name: "sinks/steady" + v.name, group: "sinks/steady", run: steadySinks(v.staging), alone: true,
+			goals: []goal{atMost("cores", 0.15)},
 		})
 	}
 	all = append(all, scenario{name: "sources/64x16", group: "sources", run: sourcesTimesSinks(w, 64, 16)})

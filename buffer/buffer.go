@@ -113,6 +113,8 @@ type Buffer struct {
 	unwatched chan struct{}
 	ended     bool
 
+	packers sync.Pool // of slicePacker
+
 	pack  packer     // of the committer
 	order chunkOrder // of the committer
 	syncs syncQueue

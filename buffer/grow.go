@@ -139,6 +139,9 @@ func (t *txn) leaveTable(s *sinkState, def *format.Definition) {
 // found returns the definition for rows of a handle. If it is older than a definition with which its table has grown, and the sink has left that
 // table, the rows find their columns by name, like the rows that waited. See leaveTable. Called on the committer.
 func (s *sinkState) found(def *format.Definition) *format.Definition {
+	if s.left == nil { // as nearly always, so the names of the table need not be read for each chunk
+		return def
+	}
 	known := s.left[keyOf(def.Table)]
 	if known == nil || def == s.def || def.Table.Extend {
 		return def

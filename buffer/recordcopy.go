@@ -211,18 +211,21 @@ func compactCopy(text []byte) []byte {
 		num  uint64
 	}
 	last := map[record][]byte{}
+	size := 0 // of the last lines
 	for line := range bytes.Lines(text) {
 		kind, num, content, ok := format.ParseCopyLine(bytes.TrimSuffix(line, []byte("\n")))
 		switch at := (record{kind, num}); {
 		case !ok:
 		case len(content) == 0:
+			size -= len(last[at])
 			delete(last, at)
 		default:
+			size += len(line) - len(last[at])
 			last[at] = line
 		}
 	}
 	name := record{kind: format.CopyInstance}
-	kept := last[name]
+	kept := append(make([]byte, 0, size), last[name]...)
 	delete(last, name)
 	for _, at := range slices.SortedFunc(maps.Keys(last), func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.num, b.num))

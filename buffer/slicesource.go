@@ -84,13 +84,33 @@ func (r *sliceReader) Close() error {
 // packBytes is how many uncompressed bytes of small chunks make one member.
 const packBytes = 1 << 20
 
+// slicePacker packs uncompressed chunks into members. Uploads share a few, because the tables of an encoder are larger than most small slices.
+type slicePacker struct {
+	compressor
+	run []byte // uncompressed rows that wait to be packed
+}
+
+// slicePacker returns a packer, which returnPacker takes.
+func (b *Buffer) slicePacker() *slicePacker {
+	if p, ok := b.packers.Get().(*slicePacker); ok {
+		return p
+	}
+	return &slicePacker{compressor: compressor{gzipLevel: b.opts.GzipLevel}}
+}
+
+func (b *Buffer) returnPacker(p *slicePacker) {
+	p.reset()
+	if p.run = p.run[:0]; cap(p.run) > maxLightUpload {
+		p.run = nil
+	}
+	b.packers.Put(p)
+}
+
 // WriteTo implements [driver.Content].
 func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
-	var (
-		packer = compressor{gzipLevel: s.b.opts.GzipLevel}
-		run    []byte // uncompressed rows that wait to be packed
-		sum    format.Checksum
-	)
+	packer := s.b.slicePacker()
+	defer s.b.returnPacker(packer)
+	var sum format.Checksum
 	write := func(p []byte) error {
 		if s.isOver() {
 			return errSourceOver
@@ -101,12 +121,12 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 		return err
 	}
 	flush := func() error {
-		if len(run) == 0 {
+		if len(packer.run) == 0 {
 			return nil
 		}
-		err := write(packer.member(format.Encoding(s.obj.Encoding), run))
+		err := write(packer.member(format.Encoding(s.obj.Encoding), packer.run))
 		packer.reset()
-		run = run[:0]
+		packer.run = packer.run[:0]
 		return err
 	}
 	rows := int64(0)
@@ -118,8 +138,8 @@ func (s *sliceSource) WriteTo(w io.Writer) (n int64, err error) {
 			}
 			return write(data)
 		}
-		run = append(run, data...)
-		if len(run) >= packBytes {
+		packer.run = append(packer.run, data...)
+		if len(packer.run) >= packBytes {
 			return flush()
 		}
 		return nil

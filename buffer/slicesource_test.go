@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,5 +88,34 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 		}
 		wantAll(t, drv.Memory, "in.c-test.a", 0, 8)
 		verify(t, after)
+	})
+}
+
+// The tables of an encoder are larger than most small slices, so uploads share encoders. Otherwise thousands of sinks with a few rows each would
+// leave most of their memory to the collector.
+func TestUploadsShareEncoders(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector empties pools at random")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const slices, most = 200, 64 << 10
+		mem := buffertest.NewMemory()
+		b := open(t, memoryOptions(t, mem))
+		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding, c.Upload.Count = driver.Gzip, 1 })
+		var before, after runtime.MemStats
+		putSlices(t, b, s, 1)
+		synctest.Wait()
+		runtime.ReadMemStats(&before)
+		putSlices(t, b, s, slices)
+		synctest.Wait()
+		runtime.ReadMemStats(&after)
+		each := (after.TotalAlloc - before.TotalAlloc) / slices
+		t.Logf("%d bytes are allocated for a slice of one row", each)
+		if st := b.Stats().Sinks[0]; st.Local.Rows > 0 {
+			t.Fatalf("%d rows are not uploaded, want 0", st.Local.Rows)
+		}
+		if each > most {
+			t.Errorf("got %d bytes for a slice of one row, want at most %d", each, most)
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -138,6 +139,7 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 // encode writes the touched records into the batch.
 func (t *txn) encode(batch *pebble.Batch) {
 	set := func(key []byte, value []byte) { _ = batch.Set(key, value, nil) } // a plain batch cannot fail
+	t.copied = slices.Grow(t.copied, recordBytes*(len(t.sinks)+len(t.files)+len(t.slices)))
 	for _, s := range t.drop {
 		delete(t.slices, s)
 		_ = batch.Delete(format.SliceKey(s.num), nil)

@@ -40,6 +40,10 @@ type Store struct {
 	mu        sync.Mutex      // guards the fields below, and is not held during I/O
 	durable   map[string]bool // directories whose own entry this process has synced
 	lastSweep time.Time
+	// temps counts the temporary files of an id that may exist, those of calls of Write that run or have failed, and those that the first sweep
+	// has found. A call of Write that succeeds looks for others only if there may be some.
+	temps map[string]int
+	known bool // the first sweep has looked for temporary files of earlier processes
 }
 
 // NewStore returns a store in the folder root. The first write creates the folder.
@@ -47,7 +51,7 @@ func NewStore(root string) Store {
 	if root != "" { // else the first write reports it
 		root = filepath.Clean(root)
 	}
-	return Store{FS: Disk{}, Root: root, Now: time.Now, durable: make(map[string]bool)}
+	return Store{FS: Disk{}, Root: root, Now: time.Now, durable: make(map[string]bool), temps: make(map[string]int)}
 }
 
 // EnsureDir creates a directory durably. An existing one is synced too, once, because the process that created it may have
@@ -120,6 +124,9 @@ func (s *Store) Find(path string) (fs.FileInfo, error) {
 // Write creates the file path durably with what fill writes. The directory of path must exist. Concurrent writers of one
 // path must write equivalent files. One of them remains. id names the temporary files of the path.
 func (s *Store) Write(ctx context.Context, path, id string, fill func(w io.Writer) error) error {
+	s.mu.Lock()
+	s.temps[id]++
+	s.mu.Unlock()
 	temp, err := s.StageFile(ctx, id, fill)
 	if err != nil {
 		return err
@@ -127,7 +134,13 @@ func (s *Store) Write(ctx context.Context, path, id string, fill func(w io.Write
 	if err := s.publish(temp, path); err != nil {
 		return err
 	}
-	s.removeTempOf(id)
+	s.mu.Lock()
+	left := s.temps[id] > 1 || !s.known
+	delete(s.temps, id)
+	s.mu.Unlock()
+	if left {
+		s.removeTempOf(id)
+	}
 	return nil
 }
 
@@ -195,17 +208,20 @@ func FillAndClose(ctx context.Context, f File, durable bool, fill func(w io.Writ
 
 // removeTempOf removes the temporary files of an id.
 func (s *Store) removeTempOf(id string) {
-	s.removeTemp(func(e fs.DirEntry) bool {
-		name, _, _ := strings.Cut(e.Name(), ".")
-		return name == id
-	})
+	s.removeTemp(func(e fs.DirEntry) bool { return idOfTemp(e) == id })
+}
+
+func idOfTemp(e fs.DirEntry) string {
+	id, _, _ := strings.Cut(e.Name(), ".")
+	return id
 }
 
 // Sweep removes abandoned temporary files, at most once in StaleAfter.
 func (s *Store) Sweep() {
 	now := s.Now()
 	s.mu.Lock()
-	due := s.lastSweep.IsZero() || now.Sub(s.lastSweep) >= StaleAfter
+	first := s.lastSweep.IsZero()
+	due := first || now.Sub(s.lastSweep) >= StaleAfter
 	if due {
 		s.lastSweep = now
 	}
@@ -213,8 +229,19 @@ func (s *Store) Sweep() {
 	if due {
 		s.removeTemp(func(e fs.DirEntry) bool {
 			info, err := e.Info()
-			return err == nil && now.Sub(info.ModTime()) >= StaleAfter
+			stale := err == nil && now.Sub(info.ModTime()) >= StaleAfter
+			if first && !stale {
+				s.mu.Lock()
+				s.temps[idOfTemp(e)]++
+				s.mu.Unlock()
+			}
+			return stale
 		})
+	}
+	if first {
+		s.mu.Lock()
+		s.known = true
+		s.mu.Unlock()
 	}
 }
 

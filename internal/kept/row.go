@@ -2,9 +2,12 @@ package kept
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/datatype"
@@ -63,25 +66,55 @@ func (e *Encoder) AppendRow(dst []byte, rec *mapping.Record, signal string, by *
 		return dst, &mapping.Error{Reason: mapping.InvalidBody, Err: err}
 	}
 	row := append(dst, '"')
-	row = rec.Received.UTC().AppendFormat(row, archiveTime)
+	row = appendArrival(row, rec.Received)
 	row = appendQuoted(append(row, `","`...), text)
 	row = appendQuoted(append(row, `","`...), body)
 	return append(row, '"', '\n'), nil
 }
 
-// archiveTime is the layout of arrival times.
-const archiveTime = "2006-01-02T15:04:05.000000Z"
-
-// appendQuoted appends a text with its quotes doubled.
-func appendQuoted(dst, text []byte) []byte {
-	for {
-		at := bytes.IndexByte(text, '"')
-		if at < 0 {
-			return append(dst, text...)
-		}
-		dst = append(append(dst, text[:at+1]...), '"')
-		text = text[at+1:]
+// appendArrival appends a time as 2006-01-02T15:04:05.000000Z. The layout of the library is formatted faster than any other.
+func appendArrival(dst []byte, t time.Time) []byte {
+	dst = t.UTC().AppendFormat(dst, time.RFC3339)
+	dst[len(dst)-1] = '.'
+	micros := t.Nanosecond() / 1000
+	for unit := 100_000; unit > 0; unit /= 10 {
+		dst = append(dst, byte('0'+micros/unit%10))
 	}
+	return append(dst, 'Z')
+}
+
+// appendQuoted appends a text with its quotes doubled, eight bytes at a time. A head has a quote every few bytes.
+func appendQuoted(dst, text []byte) []byte {
+	const ones, highs, block = 0x0101010101010101, 0x8080808080808080, 4 << 10
+	for len(text) > 0 {
+		src := text[:min(len(text), block)]
+		text = text[len(src):]
+		dst = slices.Grow(dst, 2*len(src))
+		out, n, i := dst[:cap(dst)], len(dst), 0
+		for i+8 <= len(src) {
+			word := binary.LittleEndian.Uint64(src[i:])
+			binary.LittleEndian.PutUint64(out[n:], word)
+			differ := word ^ '"'*ones                  // a byte is 0 at a quote
+			marks := (differ - ones) &^ differ & highs // the lowest mark is reliable
+			if marks == 0 {
+				i, n = i+8, n+8
+				continue
+			}
+			to := bits.TrailingZeros64(marks)>>3 + 1
+			out[n+to] = '"'
+			i, n = i+to, n+to+1
+		}
+		for _, c := range src[i:] {
+			out[n] = c
+			n++
+			if c == '"' {
+				out[n] = c
+				n++
+			}
+		}
+		dst = out[:n]
+	}
+	return dst
 }
 
 // ParseRow reads a row of an archive. The record aliases the cells. It is nil if it was erased.

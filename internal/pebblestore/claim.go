@@ -41,20 +41,28 @@ func (o *Opening) Claim(dir string, n int64) (release func(), err error) {
 	if err != nil {
 		return func() {}, nil //nolint:nilerr // then nothing is known
 	}
-	// The room of files that were deleted since it was measured is free now, and the store may need it again. The volume is asked first, so a file that
-	// is deleted in between counts for neither.
-	files := r.files.Load()
-	if now, known, err := usage(o.conf.FS, o.conf.Dir); err == nil && known {
-		files = min(files, now)
+	// take takes the room if the store, whose files take so many bytes, does not need it.
+	take := func(files int64) (free int64, ok bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		free = int64(min(volume.AvailBytes, unlimited)) - r.claimed - keptRoom(files, r.logs.Load(), left)
+		if ok = free >= n; ok {
+			r.claimed += n
+			o.fs.files.deduct(n) // compactions can wait
+		}
+		return free, ok
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	free := int64(min(volume.AvailBytes, unlimited)) - r.claimed - keptRoom(files, r.logs.Load(), left)
-	if free < n {
-		return nil, &ClaimError{Dir: o.conf.Dir, Free: max(0, free), Needed: n}
+	if _, ok := take(0); !ok { // a store with files needs no more, and to measure them takes longer than a small write
+		// The room of files that were deleted since it was measured is free now, and the store may need it again. The volume is asked first, so a
+		// file that is deleted in between counts for neither.
+		files := r.files.Load()
+		if now, known, err := usage(o.conf.FS, o.conf.Dir); err == nil && known {
+			files = min(files, now)
+		}
+		if free, ok := take(files); !ok {
+			return nil, &ClaimError{Dir: o.conf.Dir, Free: max(0, free), Needed: n}
+		}
 	}
-	r.claimed += n
-	o.fs.files.deduct(n) // compactions can wait
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -14,7 +15,13 @@ import (
 // volume is the real disk with another amount of free room.
 type volume struct {
 	vfs.FS
-	free uint64
+	free  uint64
+	lists atomic.Int32 // calls of List
+}
+
+func (v *volume) List(dir string) ([]string, error) {
+	v.lists.Add(1)
+	return v.FS.List(dir)
 }
 
 func (v *volume) GetDiskUsage(string) (vfs.DiskUsage, error) {
@@ -26,7 +33,7 @@ func (v *volume) Unwrap() vfs.FS { return v.FS }
 // openWith opens a store on a volume with so many free bytes.
 func openWith(t *testing.T, dir string, free uint64) (*pebblestore.Opening, *volume) {
 	t.Helper()
-	disk := &volume{vfs.Default, free}
+	disk := &volume{FS: vfs.Default, free: free}
 	c := config(disk)
 	c.Dir = dir
 	o, err := pebblestore.Open(c)
@@ -86,5 +93,21 @@ func TestClaimAfterFilesAreDeleted(t *testing.T) {
 	}
 	if _, err := o.Claim(beside, 20<<20); err != nil {
 		t.Errorf("got %v for 20 of 32 MiB, want no error", err)
+	}
+}
+
+// A claim of a small part of a large room does not look at the files of the store, because many small slices are uploaded each second.
+func TestClaimInALargeRoomMeasuresNoFile(t *testing.T) {
+	dir := t.TempDir()
+	o, disk := openWith(t, dir, 1<<40)
+	beside := filepath.Join(filepath.Dir(dir), "beside")
+	before := disk.lists.Load()
+	release, err := o.Claim(beside, 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if n := disk.lists.Load() - before; n > 0 {
+		t.Errorf("got %d measurements of the files for a small claim, want none", n)
 	}
 }
