@@ -4,9 +4,9 @@ module github.com/forebay/forebay/cluster/duckdbtest
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/cluster v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261130173043-9c5f81ebbe2b
+	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/cluster v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261130201227-bd8b05d4dbcc
 )
 
 require (

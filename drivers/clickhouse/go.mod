@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
+	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
 	github.com/klauspost/compress v1.20.3
 )
 

@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/postgres
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
+	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
 	github.com/jackc/pgx/v5 v5.12.0
 )
 

@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/sqlite
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
+	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
 	modernc.org/sqlite v1.60.1
 )
 

@@ -4,9 +4,9 @@ go 1.26.0
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/console v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/extractor v0.0.0-20261130173043-9c5f81ebbe2b
+	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/console v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/extractor v0.0.0-20261130201227-bd8b05d4dbcc
 	go.opentelemetry.io/otel/metric v1.47.0
 )
 

@@ -4,11 +4,11 @@ module github.com/forebay/forebay/internal/soak/week
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/cluster v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/drivers/mysql v0.0.0-20261130173043-9c5f81ebbe2b
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130173043-9c5f81ebbe2b
+	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/cluster v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/drivers/mysql v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130201227-bd8b05d4dbcc
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
