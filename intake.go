@@ -139,7 +139,7 @@ func (in Intake) IngestBatch(ctx context.Context, sourceID string, recs []*mappi
 // buffer.Tuning.KeyRetention, by default 24 h, within the bounds of MaxKeys and MaxKeyBytes. Concurrent calls with one key
 // take turns. A call without a key costs nothing for it.
 //
-// Errors are the errors of IngestBatch, and [ErrOtherContent].
+// Errors are the errors of IngestBatch, [ErrOtherContent], and [ErrKeyUnclear] in a cluster.
 func (e *Engine) IngestOnce(ctx context.Context, sourceID string, once Once, recs []*mapping.Record) ([]Result, error) {
 	return Intake{engine: e}.IngestOnce(ctx, sourceID, once, recs)
 }

@@ -82,8 +82,8 @@ func (e *Engine) attempt(ctx context.Context, src *source, once *Once) (*receipt
 	return a, nil
 }
 
-// earlier returns what earlier calls with the key of a call have stored. A call with a [Turn] learns of calls to this engine alone. Its key is of use
-// until its outcome has arrived, and then only this engine forgets it. A later call with equal content would be lost.
+// earlier returns what earlier calls with the key of a call have stored. A call with a [Turn] learns of calls to this engine alone. Its key is
+// needed only until its outcome has arrived, and then only this engine forgets it. A later call with equal content would be lost.
 func (e *Engine) earlier(ctx context.Context, src *source, once *Once, claim *buffer.Claim) ([]buffer.Receipt, error) {
 	list := claim.Receipts()
 	if once.Turn != nil {
@@ -101,7 +101,7 @@ func (e *Engine) earlier(ctx context.Context, src *source, once *Once, claim *bu
 
 // ErrKeyUnclear is returned by Options.KnownElsewhere for a key that another engine may know. Nothing was stored. Repeat the call later, with the same
 // key.
-var ErrKeyUnclear = errors.New("it is not known yet whether another node has stored the call")
+var ErrKeyUnclear = errors.New("another node may have stored the call; repeat it later with the same key")
 
 // Receipt counts the records that the calls with one key have stored at one sink. See [Engine.Receipts].
 type Receipt struct {

@@ -21,15 +21,19 @@ type copiedReceipt struct {
 
 // ReceiveReceipts copies the receipts of another buffer into this one, durably, and returns how many there are. A call with one of their keys then
 // finds them here, marked as copied. They count in Tuning.MaxKeys and MaxKeyBytes, and are kept as long as in the other buffer, so the oldest keys
-// may be forgotten early. A receipt that cannot be read is left out, with a line in the log, and so is one whose sink is not defined here. A repeated
-// call copies nothing twice within a sixteenth of Tuning.KeyRetention, and later copies change nothing.
+// may be forgotten early. A receipt that cannot be read is left out, with a line in the log, and so is one whose sink is not defined here. A copy that
+// is made again changes nothing, but may take room again.
 //
 // It fails with a [*FailedError], [ErrClosed] or the error of ctx.
 func (m Moves) ReceiveReceipts(ctx context.Context, other *Buffer) (n int, err error) {
+	if other == nil || other.store == nil {
+		return 0, errors.New("buffer: the keys of an open buffer move")
+	}
 	var next []copiedReceipt
+	size := 0
 	send := func() error {
 		list := next // the committer may read it after ctx has ended
-		next = nil
+		next, size = nil, 0
 		return m.b.do(ctx, func(t *txn) {
 			for i := range list {
 				t.addCopy(&list[i])
@@ -38,10 +42,11 @@ func (m Moves) ReceiveReceipts(ctx context.Context, other *Buffer) (n int, err e
 	}
 	err = other.eachReceipt(func(c copiedReceipt) error {
 		n++
-		if next = append(next, c); len(next) == receiptsAtOnce {
-			return send()
+		next = append(next, c)
+		if size += len(c.value); len(next) < receiptsAtOnce && size < keepBytes {
+			return nil
 		}
-		return nil
+		return send()
 	})
 	if err == nil && len(next) > 0 {
 		err = send()
@@ -52,7 +57,7 @@ func (m Moves) ReceiveReceipts(ctx context.Context, other *Buffer) (n int, err e
 	return n, nil
 }
 
-// receiptsAtOnce is the number of receipts that one commit copies.
+// receiptsAtOnce is the number of receipts that one commit copies, if they are small.
 const receiptsAtOnce = 4096
 
 // eachReceipt calls fn for the receipts that a call with their key would find.

@@ -5,11 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
-	"github.com/forebay/forebay/internal/localdisk"
 	"github.com/forebay/forebay/internal/synctest"
 )
 
@@ -21,7 +18,6 @@ func TestKeysMoveToAnotherBuffer(t *testing.T) {
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(t, mem)
 		opts.KeyRetention = time.Hour
-		opts = localdisk.On(opts, vfs.NewMem())
 		from := openAt(t, "from", opts)
 		a, lost := define(t, from, "a"), define(t, from, "lost")
 		for key := range keys {

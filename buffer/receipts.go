@@ -149,7 +149,9 @@ func (c *Claim) forget(after time.Time) {
 	for ; i > 0 && after.Before(r.forget[i-1].after); i-- {
 	}
 	r.forget = slices.Insert(r.forget, i, forgotten{key: c.key, receipts: c.stored, after: after})
-	r.part = max(r.part, c.part)
+	if r.part = max(r.part, c.part); r.part >= format.ReceiptCopy/2 {
+		r.part = 0 // the receipts to be deleted have numbers that are much greater than those of the next ones
+	}
 	c.stored = nil
 }
 

@@ -30,8 +30,8 @@ import (
 // lets it pass notes that, and asks again before it stores anything.
 //
 // An instance is asked if the store of owners has its record. A node reads all records before it accepts events and watches them from then
-// on. Its watch may lag. But a node asks all instances that it knows before it stores rows under a key, and whoever is asked knows the
-// instance that asks. So an instance that is missing in the records of a node has stored nothing under a key.
+// on. Its watch may lag. But a node asks all instances that it knows before it stores rows under a key, and each node that is asked learns
+// the instance that asks. So an instance that is missing in the records of a node has stored nothing under a key.
 //
 // A damaged instance has no process that speaks for it until an operator has decided, and is not waited for.
 //
@@ -45,7 +45,7 @@ const (
 	// keyPatience is how long a node waits for the responses to one question.
 	keyPatience = time.Second
 	// keysAtOnce is how many keys one question has.
-	keysAtOnce = 4096
+	keysAtOnce = 1024
 	// runningAgain is the time between two questions for a call that runs elsewhere, and runningMost the time until the call is refused.
 	runningAgain = 20 * time.Millisecond
 	runningMost  = 5 * time.Second
@@ -208,6 +208,9 @@ func (k *callKeys) askAll() {
 		}
 		k.mu.Unlock()
 		if err := k.round(some); err != nil {
+			k.mu.Lock()
+			some, k.waiting = slices.Concat(some, k.waiting), nil // or they would wait for the same instance
+			k.mu.Unlock()
 			for _, q := range some {
 				q.err = err
 			}
@@ -265,7 +268,7 @@ func (k *callKeys) round(list []*question) error {
 	}
 	k.mu.Unlock()
 	if warn {
-		k.log.Warn("calls with a key refused", "instances", missing, "next", "none if a node was stopped or lost; calls are accepted when it is back, or another node has taken over")
+		k.log.Warn("calls with a key refused", "instances", missing, "next", "if a node was stopped or lost, do nothing: calls are accepted when it is back or another node has taken over")
 	}
 	return fmt.Errorf("%w: no node speaks for instance %s", forebay.ErrKeyUnclear, missing)
 }
@@ -341,7 +344,7 @@ func (k *callKeys) askers(list []buffer.Key) []*callAsks {
 	return calls
 }
 
-// letPass lets another node pass the calls that have asked all the time since askers. They have stored nothing, and nobody else had the turn.
+// letPass lets another node pass the calls that have asked all the time since askers. They have stored nothing, and no other call had the turn.
 func (k *callKeys) letPass(list []buffer.Key, asked []*callAsks, found []instance.KnownKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -352,7 +355,7 @@ func (k *callKeys) letPass(list []buffer.Key, asked []*callAsks, found []instanc
 	}
 }
 
-// records are what a node knows of the records of instances.
+// records has the records of instances that this node has read.
 type records struct {
 	read chan struct{} // closed when all were read once
 

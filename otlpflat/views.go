@@ -148,7 +148,7 @@ func (v *views) from(table string) string {
 	return v.quote(table) + " AS t"
 }
 
-// cast is what From reads, with the types of the table's columns. DuckDB omits a cast that changes nothing.
+// cast returns a FROM clause that casts the columns of From to the types of the table. DuckDB omits a cast that changes nothing.
 func (v *views) cast(table string) string {
 	columns := MetricsTable()
 	switch table {

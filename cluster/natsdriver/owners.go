@@ -197,11 +197,18 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 	if err != nil {
 		return err
 	}
-	status, err := withRetries(ctx, o.options, kv.Status)
+	subjects := "$KV." + o.bucket + "."
+	begin, err := withRetries(ctx, o.options, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		stream, err := o.js.Stream(ctx, "KV_"+o.bucket)
+		if err != nil {
+			return nil, err
+		}
+		return stream.Info(ctx, jetstream.WithSubjectFilter(subjects+">"))
+	})
 	if err != nil {
 		return err
 	}
-	last := status.(*jetstream.KeyValueBucketStatus).StreamInfo().State.LastSeq
+	last, unseen := begin.State.LastSeq, begin.State.Subjects
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watcher, err := kv.WatchAll(watching)
@@ -213,18 +220,22 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 		for range watcher.Updates() {
 		}
 	}()
-	first := last > 0 // what follows are the values of keys, and not changes yet
+	// The values of keys come first, and then changes. The values have ended when each key has come and the leader's state at the start is reached. A
+	// value that is replaced meanwhile comes after the last one of that state.
+	first, reached := begin.State.Msgs > 0, false
 	if !first && !yield(changelog.Versioned{}) {
 		return nil
 	}
 	for e := range watcher.Updates() {
-		if e == nil { // the end of the replica's values
+		if e == nil { // the end of the replica's values, which may be old
 			continue
 		}
 		if e.Operation() == jetstream.KeyValuePut && strings.HasPrefix(e.Key(), prefix) && !yield(versioned(e)) {
 			return nil
 		}
-		if first && e.Revision() >= last {
+		delete(unseen, subjects+e.Key())
+		reached = reached || e.Revision() >= last
+		if first && reached && len(unseen) == 0 {
 			first = false
 			if !yield(changelog.Versioned{}) {
 				return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// KnownKey is what this process knows of a key.
+// KnownKey is the state of a key in this process.
 type KnownKey struct {
 	// Receipts are of calls with the key that have stored rows.
 	Receipts []buffer.Receipt
@@ -61,6 +61,12 @@ const receivedNames = 32
 
 // moveKeys copies the keys of calls from an adopted instance to the instance of this node, whose log has them then.
 func (d *drainage) moveKeys(ctx context.Context, e *forebay.Engine) error {
+	d.mu.Lock()
+	before := slices.Contains(d.received, d.k.Instance())
+	d.mu.Unlock()
+	if before { // and a step after it has failed
+		return nil
+	}
 	n, err := d.own.engine.Buffer().Moves().ReceiveReceipts(ctx, e.Buffer())
 	if err != nil {
 		return err

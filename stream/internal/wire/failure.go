@@ -41,7 +41,7 @@ func (p Prefix) Failure(err error, what string) *Error {
 		return p.Errorf(http.StatusRequestEntityTooLarge, "payloadTooLarge",
 			"The rows of all sinks together have %d bytes, at most %d are taken at once.", tooLarge.Size, tooLarge.Limit)
 	case errors.Is(err, forebay.ErrKeyUnclear): // a node is lost, and another one takes over from it
-		return later("noPipelineReady", ReopenRetryAfter, "The %s was not stored, because another node may have stored it and does not respond. Send it again, with "+
+		return later("noPipelineReady", ReopenRetryAfter, "The %s was not stored, because another node may have stored it. Send it again later, with "+
 			"the same Idempotency-Key.", what)
 	case errors.Is(err, intake.ErrBusy):
 		return later("overloaded", 0, "Too many requests are in progress. Send the %s again later.", what).leaveBody()
