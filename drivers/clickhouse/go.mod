@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
 	github.com/klauspost/compress v1.20.3
 )
 

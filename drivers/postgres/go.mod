@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/postgres
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
 	github.com/jackc/pgx/v5 v5.12.0
 )
 

@@ -5,8 +5,8 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261130201227-bd8b05d4dbcc
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130201227-bd8b05d4dbcc
+	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261130203536-15c99e65aa85
 	github.com/parquet-go/parquet-go v0.32.0
 )
 
