@@ -190,6 +190,9 @@ func (o *Owners) Watch(ctx context.Context, prefix string) iter.Seq2[changelog.V
 	}
 }
 
+// unseenMost is how long the values of a watch may lack a key. A key whose value was deleted long ago may vanish while the watch begins.
+const unseenMost = 5 * time.Second
+
 // watch returns nil if yield has had enough. It watches all keys, because only then does it see when the replica that it reads, which may lag, has
 // reached the leader's state at the start of watch.
 func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.Versioned) bool) error {
@@ -222,7 +225,7 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 	}()
 	// The values of keys come first, and then changes. The values have ended when each key has come and the leader's state at the start is reached. A
 	// value that is replaced meanwhile comes after the last one of that state.
-	first, reached := begin.State.Msgs > 0, false
+	first, reached, started := begin.State.Msgs > 0, false, time.Now()
 	if !first && !yield(changelog.Versioned{}) {
 		return nil
 	}
@@ -235,7 +238,7 @@ func (o *Owners) watch(ctx context.Context, prefix string, yield func(changelog.
 		}
 		delete(unseen, subjects+e.Key())
 		reached = reached || e.Revision() >= last
-		if first && reached && len(unseen) == 0 {
+		if first && reached && (len(unseen) == 0 || time.Since(started) > unseenMost) {
 			first = false
 			if !yield(changelog.Versioned{}) {
 				return nil

@@ -53,7 +53,6 @@ var inMemory = map[string]string{
 	"internal/pebblestore.lockFolder":           "a disk in memory has no file descriptors",
 	"internal/pebblestore.blocksOf":             "a disk in memory does not report blocks",
 	"internal/pebblestore.usageOf":              "a disk in memory does not report blocks",
-	"internal/pebblestore.restrictAll":          "a disk in memory has no permissions",
 }
 
 // byChance are functions with a block that a run reaches or not, on either disk, because a test damages random bytes or because
