@@ -10,11 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/drivertest"
 	"github.com/forebay/forebay/internal/proctest"
+	"github.com/forebay/forebay/internal/seedtest"
 )
 
 // commitPacket is the message that commits.
@@ -178,14 +180,6 @@ func TestKillsAtCommit(t *testing.T) {
 	mustEnsure(t, target, fileAtCommit("").Table)
 	address := server.URL(target.database)
 	proxies := []*proxy{newProxy(t, address, dropCommit), newProxy(t, address, loseAnswer), newProxy(t, address, passOnCommit)}
-	count := func() (rows int) {
-		db := server.Connect(t, target.database)
-		defer db.Close()
-		if err := db.QueryRow("SELECT count(*) FROM events").Scan(&rows); err != nil {
-			t.Fatal(err)
-		}
-		return rows
-	}
 	kills := max(3, proctest.Kills(t))
 	t.Logf("%d kills", kills)
 	for i := range kills {
@@ -200,15 +194,89 @@ func TestKillsAtCommit(t *testing.T) {
 		}
 		child.Kill()
 		client.Close()
-		stored := count()
+		stored, _ := countAtCommit(t, target)
 		if mode == dropCommit && stored != atCommitRows*i || mode == loseAnswer && stored != atCommitRows*(i+1) || stored%atCommitRows != 0 {
 			t.Fatalf("kill %d, mode %d: %d rows in %d files", i, mode, stored, i+1)
 		}
 		if err := drivertest.Patiently(t, target, f); err != nil {
 			t.Fatal(err)
 		}
-		if stored := count(); stored != atCommitRows*(i+1) {
+		if stored, _ := countAtCommit(t, target); stored != atCommitRows*(i+1) {
 			t.Fatalf("kill %d, mode %d: %d rows after the next attempt, want %d", i, mode, stored, atCommitRows*(i+1))
+		}
+	}
+}
+
+// Two engines import into one table while the server is killed. Both import the same file, and each imports a file of its own. In half of the cases
+// the server has a COMMIT of the first engine, and otherwise the moment is random. The engines retry at the same time. The table contains each row once.
+func TestKillsOfTheServerWithTwoEngines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts the server")
+	}
+	kills := proctest.Kills(t)
+	t.Logf("%d kills", kills)
+	rng := seedtest.Rand(t)
+	first := open(t, Options{})
+	mustEnsure(t, first, fileAtCommit("").Table)
+	second := reopen(t, first.database, Options{InsertOnly: true})
+	address := server.URL(first.database)
+	p := newProxy(t, address, passOnCommit)
+	opened, err := Open(p.address(address), Options{})
+	proxied := drivertest.Opened(t, opened, err) // the first engine, whose COMMITs have no response
+	var took time.Duration                       // until the first COMMIT
+	for i := range kills {
+		own := []string{fmt.Sprintf("first-%d", i), fmt.Sprintf("second-%d", i)}
+		shared := fmt.Sprintf("both-%d", i)
+		together := func(do func(testing.TB, driver.Target, *driver.File) error, engines ...*Target) (ended chan struct{}) {
+			var wg sync.WaitGroup
+			for n, engine := range engines {
+				for _, id := range []string{own[n], shared} {
+					wg.Go(func() {
+						if err := do(t, engine, fileAtCommit(id)); err != nil {
+							t.Errorf("kill %d: the import of %s = %v", i, id, err)
+						}
+					})
+				}
+			}
+			ended = make(chan struct{})
+			go func() {
+				wg.Wait()
+				close(ended)
+			}()
+			return ended
+		}
+		begin := time.Now()
+		ended := together(func(_ testing.TB, target driver.Target, f *driver.File) error {
+			if err := target.Import(t.Context(), f); driver.IsPermanent(err) {
+				return err
+			}
+			return nil
+		}, proxied, second)
+		var reached chan net.Conn
+		var random <-chan time.Time
+		if i%2 == 0 {
+			reached = p.reached
+		} else {
+			random = time.After(time.Duration(rng.Int64N(int64(2*took + 1))))
+		}
+		select {
+		case <-reached:
+			took = time.Since(begin)
+		case <-random:
+		case <-ended:
+		}
+		server.Kill(t)
+		<-ended
+		server.Restart(t)
+		<-together(drivertest.Patiently, first, second)
+		if rows, different := countAtCommit(t, first); rows != 3*atCommitRows*(i+1) || different != rows {
+			t.Errorf("kill %d: %d rows, %d different ones, want %d", i, rows, different, 3*atCommitRows*(i+1))
+		}
+		for len(p.reached) > 0 {
+			<-p.reached
+		}
+		if t.Failed() {
+			return
 		}
 	}
 }
@@ -218,7 +286,16 @@ const atCommitRows = 50
 func fileAtCommit(id string) *driver.File {
 	var rows [][]string
 	for i := range atCommitRows {
-		rows = append(rows, []string{fmt.Sprint(i), "text"})
+		rows = append(rows, []string{fmt.Sprint(i), id})
 	}
 	return newFile(id, table("events", idColumn, col("s", datatype.String)), rows...)
+}
+
+func countAtCommit(t *testing.T, target *Target) (rows, different int) {
+	db := server.Connect(t, target.database)
+	defer db.Close()
+	if err := db.QueryRow("SELECT count(*), count(DISTINCT s, id) FROM events").Scan(&rows, &different); err != nil {
+		t.Fatal(err)
+	}
+	return rows, different
 }

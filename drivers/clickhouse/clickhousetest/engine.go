@@ -205,6 +205,9 @@ func (e *engine) aim() {
 	if c == nil || c.seen.Add(1) <= c.inserts || c.after < 0 {
 		return
 	}
+	if c.after == 0 {
+		kill() // before the statement, which could end first
+	}
 	time.AfterFunc(c.after, kill) // even if the statement has ended
 }
 

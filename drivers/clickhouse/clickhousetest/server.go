@@ -156,7 +156,8 @@ func (s *Server) post(path, body string) ([]byte, error) {
 }
 
 // CrashAt makes the server kill itself during a statement with rows, after it has acknowledged the given number of such statements. The statement runs
-// for the given time. If the time is negative, the statement stores its rows and gets no response. A restarted server forgets the plan.
+// for the given time, and does not begin if that is zero. If the time is negative, the statement stores its rows and gets no response. A restarted
+// server forgets the plan.
 func (s *Server) CrashAt(tb testing.TB, inserts int, after time.Duration) {
 	tb.Helper()
 	if _, err := s.post("/crash?"+url.Values{"inserts": {strconv.Itoa(inserts)}, "after": {strconv.FormatInt(int64(after), 10)}}.Encode(), ""); err != nil {
