@@ -4,8 +4,8 @@ module github.com/forebay/forebay/bench/peers
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130203536-15c99e65aa85
+	github.com/forebay/forebay v0.0.0-20261130205719-ed3fb2e54d75
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261130205719-ed3fb2e54d75
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0

@@ -4,9 +4,9 @@ module github.com/forebay/forebay/cluster/duckdbtest
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
-	github.com/forebay/forebay/cluster v0.0.0-20261130203536-15c99e65aa85
-	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261130203536-15c99e65aa85
+	github.com/forebay/forebay v0.0.0-20261130205719-ed3fb2e54d75
+	github.com/forebay/forebay/cluster v0.0.0-20261130205719-ed3fb2e54d75
+	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261130205719-ed3fb2e54d75
 )
 
 require (

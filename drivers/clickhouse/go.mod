@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
+	github.com/forebay/forebay v0.0.0-20261130205719-ed3fb2e54d75
 	github.com/klauspost/compress v1.20.3
 )
 

@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261130203536-15c99e65aa85
-	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261130203536-15c99e65aa85
+	github.com/forebay/forebay v0.0.0-20261130205719-ed3fb2e54d75
+	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261130205719-ed3fb2e54d75
 	go.opentelemetry.io/collector/pdata v1.70.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc v0.23.0
