@@ -150,7 +150,7 @@ func (c *Claim) forget(after time.Time) {
 	}
 	r.forget = slices.Insert(r.forget, i, forgotten{key: c.key, receipts: c.stored, after: after})
 	if r.part = max(r.part, c.part); r.part >= format.ReceiptCopy/2 {
-		r.part = 0 // the receipts to be deleted have numbers that are much greater than those of the next ones
+		r.part = 0 // far below the numbers of the receipts to be deleted
 	}
 	c.stored = nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,7 +17,6 @@ import (
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/forebay/forebay/cluster/internal/instance"
-	"github.com/forebay/forebay/cluster/natsdriver"
 )
 
 // A call with a key may be repeated at another node, because its own was lost. So a node that gets such a call asks the other nodes whether they
@@ -100,10 +100,11 @@ type callKeys struct {
 	ctx  context.Context
 	end  context.CancelFunc
 
-	// own is the instance of this node, and here what this process knows. They and peers are set before the node accepts events.
-	own   string
-	here  func([]buffer.Key) (instances []string, known []instance.KnownKey)
-	peers *natsdriver.Peers
+	// own is the instance of this node. here looks for keys in this process, and others sends a request to all nodes. They are set before the node
+	// accepts events.
+	own    string
+	here   func([]buffer.Key) (instances []string, known []instance.KnownKey)
+	others func(ctx context.Context, request []byte) iter.Seq2[[]byte, error]
 
 	mu      sync.Mutex
 	waiting []*question
@@ -248,7 +249,7 @@ func (k *callKeys) round(list []*question) error {
 		return nil
 	}
 	request, _ := json.Marshal(r) // it is always JSON
-	for data, err := range k.peers.Ask(ctx, request) {
+	for data, err := range k.others(ctx, request) {
 		if err != nil {
 			return fmt.Errorf("%w: %w", forebay.ErrKeyUnclear, err)
 		}

@@ -116,7 +116,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	n.peers = peers
-	n.keys.own, n.keys.here, n.keys.peers = n.instance.Keeper().Instance(), n.instance.Known, peers
+	n.keys.own, n.keys.here, n.keys.others = n.instance.Keeper().Instance(), n.instance.Known, peers.Ask
 	stop, err := peers.Serve(n.respond)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ type Options struct {
 
 	// KeysByNode lets a node look for the key of a call among its own calls alone, so that it asks no other node. A retry at another node is then stored
 	// again. Set it, at all nodes, if senders repeat calls at the same node only, or if each event has an id. Default: a call with a key waits until
-	// all nodes have said what they know of it.
+	// all nodes have looked for it.
 	KeysByNode bool
 
 	// Engine are the options of the engine. All nodes must reach its Staging and its Target, and give them the same options. Leases are the
