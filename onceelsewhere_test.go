@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A call that is repeated at another engine stores what is missing, and nothing if it is not known what the other engine has. A call with a turn
+// A call that is repeated at another engine stores the missing rows. It stores nothing if the other engine's rows are unknown. A call with a turn
 // asks no other engine, and the keys that were copied from one do not count for it.
 func TestCallKnownElsewhere(t *testing.T) {
 	var first *forebay.Engine

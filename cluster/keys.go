@@ -179,7 +179,7 @@ func (k *callKeys) pass(key buffer.Key, call *callAsks) bool {
 	return true
 }
 
-// ask adds a question to those that wait.
+// ask adds a question to the waiting ones.
 func (k *callKeys) ask(q *question, call *callAsks) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -89,7 +89,7 @@ func TestCloseWhileCatchingUp(t *testing.T) {
 	for other := range behind {
 		stored(other, messages)
 	}
-	// A new leader makes a snapshot of the state. A server that lacks what was before it asks the leader for the messages.
+	// A new leader makes a snapshot of the state. A server without the messages before the snapshot asks the leader for them.
 	if err := clustertest.Eventually(func() error {
 		_, err := conn.Request("$JS.API.STREAM.LEADER.STEPDOWN.s", nil, nats.DefaultTimeout)
 		return err

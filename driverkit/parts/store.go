@@ -40,8 +40,7 @@ type Store struct {
 	mu        sync.Mutex      // guards the fields below, and is not held during I/O
 	durable   map[string]bool // directories whose own entry this process has synced
 	lastSweep time.Time
-	// temps counts the temporary files of an id that may exist, those of calls of Write that run or have failed, and those that the first sweep
-	// has found. A call of Write that succeeds looks for others only if there may be some.
+	// temps counts the temporary files of an id that may exist. They are of running or failed calls of Write, or the first sweep has found them. A call of Write that succeeds looks for others only if there may be some.
 	temps map[string]int
 	known bool // the first sweep has looked for temporary files of earlier processes
 }

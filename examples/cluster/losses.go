@@ -188,7 +188,7 @@ func (r *runner) silence(ctx context.Context, p *process, instance string, begin
 	return ids, p.await(ctx, "back", func() bool { return p.status.Instance != instance && p.status.Ready })
 }
 
-// cut swallows what a node and the others, or only the next one, send to each other, or only what it should receive.
+// cut drops the traffic between a node and the others, or only the next one, or only the traffic to the node.
 func (r *runner) cut(l loss) (err error) {
 	p := r.nodes[l.node]
 	p.set(func() { p.what = "cut off" })

@@ -13,8 +13,8 @@ func hookRules() []rule {
 	return []rule{{
 		name:  "hooks share no plain variables",
 		check: checkHooks,
-		why: "A hook of a driver, a disk or a server runs on goroutines of its own, even between two calls of the test. A variable that it shares with the test " +
-			"has an atomic type, or both sides lock a mutex. A test without one fails by chance, with the race detector alone.",
+		why: "A hook of a driver, a disk or a server runs on other goroutines, even between two calls of the test. A variable that it shares with the test " +
+			"has an atomic type, or both sides lock a mutex. Otherwise the test fails by chance, and only with the race detector.",
 	}}
 }
 
