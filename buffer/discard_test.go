@@ -88,6 +88,36 @@ func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 	})
 }
 
+// A file whose rows are still on the local disk leaves it when it is discarded.
+func TestDiscardedFileLeavesTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := buffertest.NewMemory()
+		mem.Before = func(_ context.Context, c buffertest.Call) error {
+			if c.Op == buffertest.OpPut {
+				return errors.New("down")
+			}
+			return nil
+		}
+		b := open(t, memoryOptions(t, mem))
+		put(t, b, define(t, b, "a"), 0, 5)
+		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // until the upload has failed
+		if st := b.Stats(); st.LocalBytes == 0 {
+			t.Fatal("no rows are on the local disk before the file is discarded")
+		}
+		if err := b.Sink("a").Discard(t.Context(), waitingFile(t, b)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if st := b.Stats(); st.LocalBytes != 0 || st.Sinks[0].Discarded.Rows != 5 {
+			t.Errorf("%d bytes are on the local disk and %d rows are discarded, want 0 and 5", st.LocalBytes, st.Sinks[0].Discarded.Rows)
+		}
+		verify(t, b)
+	})
+}
+
 // waitingFile returns the id of the first file that is not in its table.
 func waitingFile(t *testing.T, b *buffer.Buffer) string {
 	t.Helper()

@@ -87,11 +87,14 @@ type stepwise struct {
 	mu    sync.Mutex
 	rows  map[string]int64 // by slice
 	fails bool
+
+	imports int64
 }
 
 func (s *stepwise) Import(_ context.Context, f *driver.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.imports++
 	for _, obj := range f.Slices {
 		if s.rows[obj.ID] == 0 {
 			rc, err := f.OpenSlice(context.Background(), obj)
@@ -155,4 +158,61 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 		}
 		closeBuffer(t, b)
 	})
+}
+
+// A file that the target already has when its records are restored is not imported again. If its staged objects are gone, the rows in the
+// table are all that it had.
+func TestRestoredFileThatIsInItsTable(t *testing.T) {
+	for name, c := range map[string]struct {
+		half    bool // the target has the first slice alone, and the staged objects are gone
+		rows    int64
+		imports int64 // calls of Import after the restore
+	}{
+		"with all rows":            {rows: 6},
+		"without objects for more": {half: true, rows: 2, imports: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem, log := buffertest.NewMemory(), newFakeLog(t)
+				opts := replicated(t, mem, log)
+				target := &stepwise{Memory: mem, rows: map[string]int64{}, fails: true}
+				opts.Target = target
+				b := openAt(t, "data", opts)
+				s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 2 })
+				for i := range 3 {
+					put(t, b, s, 2*i, 2*i+2)
+				}
+				if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				n := log.len()
+				closeBuffer(t, b)
+				objects := mem.Objects()
+				if c.half {
+					if err := mem.Delete(t.Context(), objects...); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					for _, obj := range objects {
+						target.rows[obj.ID] = obj.Rows
+					}
+				}
+				target.fails = false
+				before := target.imports
+				if err := buffer.RestoreIncomplete("restored", "", log.batches(0, n), opts.Tuning); err != nil {
+					t.Fatal(err)
+				}
+				log.set(func() { log.stored, log.pending = log.stored[:n], nil })
+				opts.Changelog = log.open()
+				b = openAt(t, "restored", opts)
+				flush(t, b, "a")
+				if st, _ := b.Sink("a").Stats(); st.Target.Rows != c.rows || target.imports-before != c.imports {
+					t.Errorf("the ledger has %d rows in the table after %d imports, want %d rows and %d imports",
+						st.Target.Rows, target.imports-before, c.rows, c.imports)
+				}
+				closeBuffer(t, b)
+			})
+		})
+	}
 }

@@ -33,7 +33,7 @@ type suite struct {
 
 var suites = []suite{
 	{"buffer", "Damage|Salvage|Volume|Room|Disk|Kill|Restore|Crash|Cut|Reopen|Upgrade|Format|Checkpoint|Snapshot|Reach|Log|Store|Note|Sector|" +
-		"Quarantine|Folder|Inspect|Verify|Forget|Tail|Late|Decision|Receipt"},
+		"Quarantine|Folder|Inspect|Verify|Forget|Tail|Late|Decision|Receipt|Discard"},
 	{"buffer/internal/salvage", "."},
 	{"catalog", "Store|Damage|Disk|Checkpoint"},
 	{"internal/pebblestore", "."},
@@ -58,15 +58,17 @@ var inMemory = map[string]string{
 // byChance are functions with a block that a run reaches or not, on either disk, because a test damages random bytes or because
 // goroutines meet.
 var byChance = map[string]string{
-	"buffer.(*Buffer).append":             "the committer takes a group between two rows of a call",
-	"buffer.(*Buffer).prepare":            "a failure ends a group before it is packed",
-	"buffer.(*Buffer).reportDamage":       "two findings of damage meet",
-	"buffer.(*Buffer).takeStaged":         "damage hits the record of an upload, and not the one before it",
-	"buffer.(*Buffer).verifySink":         "a slice is in staging, or not yet, when an Inspection counts it",
-	"buffer.Inspect":                      "damage hits the record of the position",
-	"buffer.newReplay":                    "damage hits the record of the format",
-	"internal/pebblestore.readTable":      "damage hits a block that the head of a table points to",
-	"internal/pebblestore.(*files).pause": "a compaction waits for room when the store is closed",
+	"buffer.(*Buffer).append":                "the committer takes a group between two rows of a call",
+	"buffer.(*Buffer).prepare":               "a failure ends a group before it is packed",
+	"buffer.(*Buffer).reportDamage":          "two findings of damage meet",
+	"buffer.(*Buffer).takeStaged":            "damage hits the record of an upload, and not the one before it",
+	"buffer.(*Buffer).verifySink":            "a slice is in staging, or not yet, when an Inspection counts it",
+	"buffer.Inspect":                         "damage hits the record of the position",
+	"buffer.Ticket.Wait":                     "a commit ends together with the context of its caller",
+	"buffer.newReplay":                       "damage hits the record of the format",
+	"internal/pebblestore.(*tableScan).scan": "damage hits the last block of a table and a different one",
+	"internal/pebblestore.readTable":         "damage hits a block that the head of a table points to",
+	"internal/pebblestore.(*files).pause":    "a compaction waits for room when the store is closed",
 }
 
 // TestRealDiskCoversWhatMemoryDoes plays the tests of disks once in memory and once on the real file system. Each block of these
