@@ -187,7 +187,7 @@ func (p *Pending) wait(ctx context.Context) (Result, error) {
 }
 
 // spanOfResults returns the outcome for the span of a call from the results of its records. The outcome is the worst of them.
-func spanOfResults(results []Result, err error) callspans.Outcome {
+func spanOfResults(results []Result, err error) callspans.Summary {
 	var sinks []string
 	worst, replayed := Status(0), len(results) > 0
 	for i, r := range results {
@@ -210,7 +210,7 @@ func spanOfResults(results []Result, err error) callspans.Outcome {
 	case replayed && err == nil:
 		outcome = "replayed"
 	}
-	return callspans.Outcome{Records: len(results), Sinks: sinks, Word: outcome, Err: err}
+	return callspans.Summary{Records: len(results), Sinks: sinks, Word: outcome, Err: err}
 }
 
 // order ranks outcomes from good to bad.
@@ -231,7 +231,7 @@ func order(s Status) int {
 }
 
 // spanOfBatch returns the outcome for the span of a batch that was stored together.
-func spanOfBatch(res BatchResult, source *source, err error) callspans.Outcome {
+func spanOfBatch(res BatchResult, source *source, err error) callspans.Summary {
 	var sinks []string
 	if source != nil {
 		for _, k := range source.sinks {
@@ -249,5 +249,5 @@ func spanOfBatch(res BatchResult, source *source, err error) callspans.Outcome {
 	case res.Quarantined > 0:
 		outcome = Quarantined.String()
 	}
-	return callspans.Outcome{Records: res.Records, Rejected: res.Rejected, Sinks: sinks, Word: outcome, Err: err}
+	return callspans.Summary{Records: res.Records, Rejected: res.Rejected, Sinks: sinks, Word: outcome, Err: err}
 }

@@ -79,17 +79,14 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 		}
 		size += rows[i].noteSize()
 	}
-	if err := b.admit(ctx, rows, size, patient, ticket.local); err != nil {
+	if err := b.admission.admit(ctx, rows, size, patient, ticket.local); err != nil {
 		return Ticket{}, err
 	}
 	// Close waits for the callers that are inside, so it finds the rows of all sinks or of none.
 	b.gate.intake.RLock()
 	defer b.gate.intake.RUnlock()
 	if b.store.Now().Phase >= pebblestore.PhaseClosing {
-		b.pending.Add(-size)
-		if patient {
-			b.release(rows)
-		}
+		b.admission.cancel(rows, size, patient)
 		return Ticket{}, ErrClosed
 	}
 	ms := at.UnixMilli()
@@ -109,38 +106,6 @@ func (b *Buffer) append(ctx context.Context, at time.Time, rows []Rows, patient 
 	}
 	ticket.g = last
 	return ticket, nil
-}
-
-// reserve adds first and checks afterwards, so that concurrent calls cannot pass the bounds together. Bytes that move on are
-// added to the next counter before they are subtracted from the last one (see finish). The counters are read in the same order,
-// so no byte is missed.
-//
-// Rows whose callers wait for the changelog leave half of the memory to the others, if there are others.
-func (b *Buffer) reserve(size int64, local bool) *OverloadError {
-	limit := b.opts.MaxPendingBytes
-	if !local && b.early.Load() {
-		limit = max(limit/2, size)
-	}
-	pending := b.pending.Add(size)
-	used := pending + b.local.Load() + b.staged.Load()
-	full := b.store.Opening().Full()
-	if pending <= limit && used <= b.opts.MaxDiskBytes && full == nil {
-		return nil
-	}
-	b.pending.Add(-size)
-	if full != nil {
-		over := &OverloadError{Resource: "disk", Used: full.Used, Limit: full.Limit, RetryAfter: 5 * time.Second}
-		if full.Volume {
-			over.Volume, over.Free = b.dir, full.Free
-		}
-		return over
-	}
-	if used > b.opts.MaxDiskBytes {
-		return &OverloadError{Resource: "disk", Used: used - size, Limit: b.opts.MaxDiskBytes, RetryAfter: 5 * time.Second, size: size}
-	}
-	return &OverloadError{
-		Resource: "memory", Used: pending - size, Limit: limit, RetryAfter: time.Second, Silent: b.silentSince(), size: size,
-	}
 }
 
 // chunk gathers the rows of one sink and definition for one commit.
@@ -172,7 +137,7 @@ type rejectedRow struct {
 
 // release ends the shares of a chunk in its sink.
 func (c *chunk) release() {
-	c.sink.pending.Add(-c.raw)
+	c.sink.room.pending.Add(-c.raw)
 	if len(c.rejects) > 0 {
 		c.sink.rejecting.records.Add(-int64(len(c.rejects)))
 		c.sink.rejecting.bytes.Add(-c.rejectBytes)
@@ -192,7 +157,7 @@ func (c *chunk) addRejects(rejects []Reject, at int64) (size int64) {
 }
 
 // append puts rows into the sink's open chunk and returns the group that will commit them. reserved is set when the rows
-// have their share of the sink already. Otherwise it is counted under the lock, because two cores would fight for the counter.
+// have their room of the sink already. Otherwise it is counted under the lock, because two cores would fight for the counter.
 func (s *DefinedSink) append(r *Rows, at int64, reserved bool) *group {
 	st, data := s.state, r.Data
 	size := int64(len(data))
@@ -222,7 +187,7 @@ func (s *DefinedSink) append(r *Rows, at int64, reserved bool) *group {
 		c.rows += int64(r.Count)
 		c.appends++
 		if !reserved {
-			st.pending.Add(size)
+			st.room.pending.Add(size)
 		}
 	}
 	if len(r.Rejects) > 0 {

@@ -204,10 +204,10 @@ func (b *Buffer) receiveSome(ctx context.Context, sinkID string, records []arriv
 	if len(records) == 0 {
 		return nil
 	}
-	if err := b.admit(ctx, nil, size, false, false); err != nil {
+	if err := b.admission.admit(ctx, nil, size, false, false); err != nil {
 		return err
 	}
-	defer b.giveBack(size)
+	defer b.admission.giveBack(size)
 	return b.withSink(ctx, sinkID, func(t *txn, s *sinkState) {
 		t.rejected = true
 		for _, r := range records {

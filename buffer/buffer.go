@@ -36,19 +36,7 @@ type Buffer struct {
 	// created is set if this process made the folder, which no earlier release can have opened.
 	created bool
 
-	// pending counts the row bytes that are accepted and not yet committed, and the batches that are on disk and that the changelog
-	// lacks. local counts the payload bytes on disk, staged the payload bytes in staging.
-	pending, local, staged atomic.Int64
-	// gathering counts the payload bytes of the writing files, which only their import moves. relief combines the requests
-	// to import them because they take too much room.
-	gathering atomic.Int64
-	relief    relief
-	// overloads counts the calls that were refused, by resource.
-	overloadsMemory, overloadsDisk atomic.Int64
-	// refusing is as in sinkState, for Tuning.MaxDiskBytes and the volume.
-	refusing atomic.Int64
-	// toldFull is when noteFull logged last, in Unix ms. toldRefused is the value of overloadsDisk at that time.
-	toldFull, toldRefused atomic.Int64
+	admission admission
 	// tookCommits, tookUploads and tookImports are how long they took, without calls that failed.
 	tookCommits, tookUploads, tookImports latencyCounter
 	// damages counts the records of damage.
@@ -85,7 +73,6 @@ type Buffer struct {
 	late     lateImports
 	receipts receipts
 	probes   probeQueues
-	rooms    rooms
 
 	metrics  *metrics      // nil without a meter
 	discards atomic.Uint64 // gives each call of Discard its own job
@@ -152,13 +139,7 @@ type sinkState struct {
 	// logged.
 	unstored, told atomic.Int64
 
-	// waiting counts the payload bytes in local and staging, pending the row bytes that are on their way there. A commit adds
-	// to waiting before it subtracts from pending, so no byte is missing from both.
-	waiting, pending atomic.Int64
-	// refusing is when the first call was refused since the sink has been full, in Unix ms; 0 when none was or there is room.
-	refusing atomic.Int64
-	// room is the line of callers that wait for the sink's share.
-	room line
+	room sinkRoom
 
 	// Guarded by Buffer.mu, written by the committer.
 	rec   format.Sink
@@ -268,21 +249,7 @@ type DefinedSink struct {
 // ID returns the id of the sink.
 func (s *DefinedSink) ID() string { return s.state.id }
 
-// Full returns an [*OverloadError] when as much of the sink waits in local and staging as Tuning.MaxSinkBytes allows,
-// else nil. Append does not look at it, so that one sink that is held up does not refuse rows for others. Whoever
-// appends asks each sink before. It is also full while callers of [Buffer.AppendWhenRoom] wait for it.
-func (s *DefinedSink) Full() error {
-	limit := s.b.opts.MaxSinkBytes
-	if used := s.state.waiting.Load(); used >= limit || s.state.room.n.Load() > 0 {
-		if used >= limit {
-			s.state.refusing.CompareAndSwap(0, s.b.now().UnixMilli())
-		}
-		return s.b.refuse(fullSink(used, limit))
-	}
-	return nil
-}
-
-// recount sets waiting, which is bounded by limit. Called with Buffer.mu held.
+// recount sets the share, which is bounded by limit. Called with Buffer.mu held.
 func (s *sinkState) recount(limit int64) {
 	var n int64
 	for _, f := range s.files {
@@ -290,10 +257,7 @@ func (s *sinkState) recount(limit int64) {
 			n += sl.Stored
 		}
 	}
-	s.waiting.Store(n)
-	if n < limit {
-		s.refusing.Store(0)
-	}
+	s.room.recount(n, limit)
 }
 
 // SinkConfig defines a sink of the buffer.
@@ -539,7 +503,7 @@ func (b *Buffer) close() error {
 	b.store.Stop(func() { last = b.background })
 	<-b.upgrading
 	b.gate.waitForAppends()
-	b.endRoom()
+	b.admission.end()
 	b.metrics.close()
 	b.gate.kick()
 	// The last group may hold the outcomes of driver calls, so the calls end first.

@@ -291,9 +291,8 @@ func (b *Buffer) synced(c *commit) {
 	if c.err != nil || b.failure() != nil || e.copied == 0 || e.copied > b.confirm.confirmed.Load()+1 {
 		return
 	}
-	b.pending.Add(e.size - c.raw)
+	b.admission.onDisk(c.raw, e.size)
 	c.raw = e.size
-	b.serveRoom()
 	b.receipts.finish(e.notes, true)
 	e.notes, e.acked = nil, true
 	b.gate.endedLocal(c.group, nil)
@@ -323,15 +322,11 @@ func (b *Buffer) finish(c *commit) {
 	if f := b.failure(); c.err == nil && f != nil {
 		c.err = f
 	}
-	// What goes from one level to another is added there first (see reserve).
-	if c.err == nil {
-		b.staged.Add(c.staged)
-		b.local.Add(c.local)
-	}
 	b.countVoid(c)
-	b.pending.Add(-c.raw)
-	b.endRefusing()
-	b.serveRoom()
+	if c.err != nil {
+		c.local, c.staged = 0, 0
+	}
+	b.admission.committed(c.raw, c.local, c.staged)
 	if c.batch != nil {
 		took := time.Since(c.began)
 		b.tookCommits.add(took)

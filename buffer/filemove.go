@@ -274,11 +274,11 @@ func (b *Buffer) leaving(f *file, from format.Arrival) format.ArrivingFile {
 
 // roomForFiles returns an error if files need too much room. Together with the waiting rows they may fill half of the bounds, so that the buffer can still accept rows.
 func (b *Buffer) roomForFiles(list []format.ArrivingFile) error {
-	sinks, all := map[string]int64{}, b.pending.Load()+b.local.Load()+b.staged.Load()
+	sinks, all := map[string]int64{}, b.admission.used()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range b.mu.sinks {
-		sinks[s.id] = s.waiting.Load()
+		sinks[s.id] = s.room.waiting.Load()
 		for i := range s.arrivingFiles {
 			n := s.arrivingFiles[i].rec.Sum().Stored
 			sinks[s.id] += n

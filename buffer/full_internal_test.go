@@ -13,11 +13,11 @@ import (
 // A full disk is logged once a minute, with the calls that were refused since the last line.
 func TestFullDiskIsLoggedOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
-	b := &Buffer{dir: "data", log: slog.New(slog.NewTextHandler(&log, nil))}
+	a := &admission{b: &Buffer{dir: "data", log: slog.New(slog.NewTextHandler(&log, nil))}}
 	synctest.Test(t, func(*testing.T) {
 		for range 150 { // one a second
-			b.overloadsDisk.Add(1)
-			b.noteFull(&OverloadError{Resource: "disk", Volume: "data", Free: 7})
+			a.overloadsDisk.Add(1)
+			a.noteFull(&OverloadError{Resource: "disk", Volume: "data", Free: 7})
 			time.Sleep(time.Second)
 		}
 	})

@@ -26,10 +26,10 @@ type group struct {
 	seq uint64
 	// full is set when the group takes no more chunks, nor rows into its chunks. It is apart from bytes, which all callers write.
 	full atomic.Bool
-	outcome
-	// local is the outcome for callers that do not wait for the changelog, nil while no such rows are in the group. Guarded by gate.mu
+	ending
+	// local is the ending for callers that do not wait for the changelog, nil while no such rows are in the group. Guarded by gate.mu
 	// until the group is taken.
-	local *outcome
+	local *ending
 	// incomplete is set before done is closed when rows from before a reopening were dropped.
 	incomplete bool
 
@@ -70,7 +70,7 @@ func (g *gate) init(store *pebblestore.Store, bound int64) {
 }
 
 func newGroup(seq uint64) *group {
-	return &group{seq: seq, outcome: newOutcome()}
+	return &group{seq: seq, ending: newEnding()}
 }
 
 // kick wakes the committer. It never blocks.
@@ -109,7 +109,7 @@ func (g *gate) joinLocal(s *sinkState, def *format.Definition) *chunk {
 	c := g.joinLocked(s, def)
 	c.local = true
 	if g.cur.local == nil {
-		o := newOutcome()
+		o := newEnding()
 		g.cur.local = &o
 		g.kick() // the committer may have left the group alone until the changelog responds
 	}

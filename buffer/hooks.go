@@ -82,11 +82,8 @@ func (h *Hooks) delivered(e DeliveredEvent) {
 	}
 }
 
-// refuse counts a call that is refused at a bound, and returns why.
-func (b *Buffer) refuse(over *OverloadError) *OverloadError {
-	b.overloads(over.Resource).Add(1)
-	if b.opts.Hooks.Refused != nil {
-		b.opts.Hooks.Refused(over)
+func (h *Hooks) refused(over *OverloadError) {
+	if h.Refused != nil {
+		h.Refused(over)
 	}
-	return over
 }

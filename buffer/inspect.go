@@ -79,6 +79,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 		return nil, noDataError(dir)
 	}
 	b := &Buffer{opts: Options{Staging: opts.Staging, Target: opts.Target, Targets: opts.Targets, TargetOf: opts.TargetOf}, log: slog.New(slog.DiscardHandler), fs: disk, dir: dir}
+	b.admission.b = b
 	i := &Inspection{b: b}
 	b.store = pebblestore.NewStore(pebblestore.StoreConfig{
 		Config: pebblestore.Config{Dir: dir, FS: disk, Log: b.log, Patience: patience}, ReadOnly: true,
@@ -93,7 +94,7 @@ func Inspect(dir string, opts InspectOptions) (*Inspection, error) {
 			r, err := b.recoverState(o.DB, version, i.at.Number)
 			if err == nil {
 				b.mu.state, b.instance = r.state, r.instance
-				b.local.Store(r.local)
+				b.admission.local.Store(r.local)
 				b.damages.Store(r.damages)
 			}
 			return err

@@ -113,7 +113,7 @@ func (t *txn) closeFile(f *file, why trigger.Reason) {
 		t.sealSlice(s.slice, why)
 	}
 	s.file = nil
-	b.gathering.Add(-f.gathered)
+	b.admission.gathering.Add(-f.gathered)
 	f.gathered = 0
 	f.rec.State, f.rec.Closed, f.rec.Reason = format.FileClosing, t.now, why.String()
 	t.touchFile(f)

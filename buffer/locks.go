@@ -18,7 +18,7 @@ package buffer
 //	gate.intake ─▶ sinkState.mu ─▶ gate.mu
 //	Buffer.mu ─▶ gate.mu
 //	Buffer.mu ─▶ receipts.mu, probeQueues.mu, workers.mu, the lock of the scheduler
-//	rooms.mu ─▶ line.mu
+//	admission.mu ─▶ line.mu
 //	locks of the store ─▶ the lock of its phase, receipts.mu
 //
 // The locks at the end of a line, and the locks of lateImports, relief and sliceSource, are held for a few instructions. The store

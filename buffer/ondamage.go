@@ -43,5 +43,5 @@ func (b *Buffer) stop() {
 	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
-	b.serveRoom()
+	b.admission.serve()
 }

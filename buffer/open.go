@@ -43,6 +43,7 @@ func Open(dir string, opts Options) (*Buffer, error) {
 		pack: packer{gzipLevel: opts.GzipLevel, spare: int(min(spareBytes, opts.MaxPendingBytes/8))}, syncs: newSyncQueue(), reopened: make(chan *pebblestore.Opening),
 		found: make(chan error, 1), unwatched: make(chan struct{}),
 	}
+	b.admission.b = b
 	b.mu.changed = make(chan struct{})
 	b.confirms.changed.L = &b.confirms.mu
 	b.ctx, b.cancel = context.WithCancel(context.Background())

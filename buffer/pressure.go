@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 
 	"github.com/forebay/forebay/trigger"
 )
@@ -44,13 +43,13 @@ func (t *txn) relieveSink(s *sinkState) {
 // pressed reports whether the writing file of a sink takes too much of the sink's room. Called with mu held.
 func (b *Buffer) pressed(s *sinkState) bool {
 	f := s.file
-	return f != nil && f.gathered >= pressureMark(b.opts.MaxSinkBytes, s.waiting.Load()-f.gathered, 0)
+	return f != nil && f.gathered >= pressureMark(b.opts.MaxSinkBytes, s.room.waiting.Load()-f.gathered, 0)
 }
 
 // relieveAll closes the files of the fullest sinks when all sinks together leave too little room, or less than need.
 func (t *txn) relieveAll(need int64) {
 	b := t.b
-	mark, gathering := b.mark(need)
+	mark, gathering := b.admission.mark(need)
 	if gathering < mark {
 		return
 	}
@@ -64,56 +63,11 @@ func (t *txn) relieveAll(need int64) {
 		return cmp.Or(cmp.Compare(y.gathered, x.gathered), cmp.Compare(x.num, y.num))
 	})
 	for _, f := range full {
-		if b.gathering.Load() <= mark/2 {
+		if b.admission.gathering.Load() <= mark/2 {
 			break
 		}
 		t.closeFile(f, trigger.Pressure)
 	}
-}
-
-// mark returns how many bytes may gather at all sinks together, and how many do.
-func (b *Buffer) mark(need int64) (mark, gathering int64) {
-	gathering = b.gathering.Load()
-	used := b.pending.Load() + b.local.Load() + b.staged.Load()
-	return pressureMark(b.opts.MaxDiskBytes, max(0, used-gathering), need), gathering
-}
-
-// seekRelief asks for room for a call of size bytes that found the disk full.
-func (b *Buffer) seekRelief(size int64) {
-	if mark, gathering := b.mark(size); gathering < mark {
-		return
-	}
-	if b.relief.ask(size) {
-		_, err := b.post(&operation{run: func(t *txn) { t.relieveAll(b.relief.take()) }})
-		if err != nil { // the buffer closes or has failed
-			b.relief.take()
-		}
-	}
-}
-
-// relief combines what several calls ask for into one operation. Its zero value is ready.
-type relief struct {
-	mu    sync.Mutex
-	need  int64
-	asked bool
-}
-
-// ask reports whether the caller must post the operation.
-func (r *relief) ask(size int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first := !r.asked
-	r.asked, r.need = true, max(r.need, size)
-	return first
-}
-
-// take returns the largest size that was asked for since the last call.
-func (r *relief) take() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	need := r.need
-	r.asked, r.need = false, 0
-	return need
 }
 
 // resumePressure closes files that are too full at an opening, because the bound was lowered, or the last process ended before.
@@ -122,7 +76,7 @@ func (b *Buffer) resumePressure() {
 	for _, s := range b.mu.sinks {
 		due = due || b.pressed(s)
 	}
-	if mark, gathering := b.mark(0); !due && gathering < mark {
+	if mark, gathering := b.admission.mark(0); !due && gathering < mark {
 		return
 	}
 	_, _ = b.gate.post(&operation{run: func(t *txn) {

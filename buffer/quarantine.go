@@ -135,7 +135,7 @@ func (s *DefinedSink) QuarantineFull(size, records, bytes int) error {
 	case q.DropOldest || used+need <= q.MaxBytes && held < int64(q.MaxRecords):
 		return nil
 	}
-	return s.b.refuse(&OverloadError{Resource: "quarantine", Used: used, Limit: q.MaxBytes, RetryAfter: time.Minute})
+	return s.b.admission.refuse(&OverloadError{Resource: "quarantine", Used: used, Limit: q.MaxBytes, RetryAfter: time.Minute})
 }
 
 // hadQuarantine reports whether some definition of the sink had a quarantine, so that it has bounds and the store the format.
@@ -395,10 +395,10 @@ func (h SinkHandle) UpdateRejected(ctx context.Context, id string, revision int,
 		return fmt.Errorf("%w: %s has revision %d", ErrRejectedChanged, id, head.Revision)
 	}
 	size := int64(len(info) + len(data))
-	if err := b.admit(ctx, nil, size, false, false); err != nil {
+	if err := b.admission.admit(ctx, nil, size, false, false); err != nil {
 		return err
 	}
-	defer b.giveBack(size)
+	defer b.admission.giveBack(size)
 	before := head
 	head.Revision++
 	head.Info = slices.Clone(info)
@@ -442,12 +442,6 @@ func (h SinkHandle) UpdateRejected(ctx context.Context, id string, revision int,
 		return err // the committer may still set refused
 	}
 	return refused
-}
-
-// giveBack ends a reservation of [Buffer.admit].
-func (b *Buffer) giveBack(size int64) {
-	b.pending.Add(-size)
-	b.serveRoom()
 }
 
 // DiscardRejected permanently deletes records of the quarantine, and returns how many there were. Ids that are not there are passed over,
@@ -505,10 +499,10 @@ func (d *DefinedSink) ReplayRejected(ctx context.Context, at time.Time, rows ...
 	if err := d.Full(); err != nil {
 		return nil, err
 	}
-	if err := d.b.admit(ctx, nil, size, false, false); err != nil {
+	if err := d.b.admission.admit(ctx, nil, size, false, false); err != nil {
 		return nil, err
 	}
-	defer d.b.giveBack(size)
+	defer d.b.admission.giveBack(size)
 	result := make([]error, len(rows))
 	rows = slices.Clone(rows)
 	c := &chunk{def: d.def, data: make([]byte, 0, size), first: at.UnixMilli(), last: at.UnixMilli()}

@@ -86,7 +86,7 @@ func (b *Buffer) watch() {
 	b.mu.Lock()
 	b.signalChange()
 	b.mu.Unlock()
-	b.serveRoom()
+	b.admission.serve()
 }
 
 // handOver lets the committer install an opening.
@@ -124,7 +124,7 @@ func (b *Buffer) install(o *pebblestore.Opening) {
 		}
 	}
 	b.resume()
-	b.serveRoom()
+	b.admission.serve()
 	if d := b.unsound.Load(); d != nil { // found while the store was being reopened
 		_ = b.fail(d)
 	}
@@ -138,9 +138,7 @@ func (b *Buffer) takeUp(o *pebblestore.Opening) {
 	b.instance = r.instance
 	b.format.Store(int32(r.version))
 	b.mu.Unlock()
-	b.local.Store(r.local)
-	b.staged.Store(r.staged)
-	b.gathering.Store(r.gathering)
+	b.admission.takeUp(r)
 	b.damages.Store(r.damages)
 	b.damaged.Store(nil)
 	b.receipts.replace(r.receipts)

@@ -172,14 +172,14 @@ type Stats struct {
 // Stats returns the counters of all sinks. They may run ahead of the disk by the commit that is being written.
 func (b *Buffer) Stats() Stats {
 	st := Stats{
-		PendingBytes: b.pending.Load(), LocalBytes: b.local.Load(),
-		StagedBytes: b.staged.Load(), MaxSinkBytes: b.opts.MaxSinkBytes,
+		PendingBytes: b.admission.pending.Load(), LocalBytes: b.admission.local.Load(),
+		StagedBytes: b.admission.staged.Load(), MaxSinkBytes: b.opts.MaxSinkBytes,
 		MaxPendingBytes: b.opts.MaxPendingBytes,
 		KeyRetention:    b.opts.KeyRetention, Retention: b.opts.Retention,
-		OverloadsMemory: b.overloadsMemory.Load(), OverloadsDisk: b.overloadsDisk.Load(),
+		OverloadsMemory: b.admission.overloadsMemory.Load(), OverloadsDisk: b.admission.overloadsDisk.Load(),
 	}
-	st.MaxDiskBytes = b.diskBound(st.LocalBytes)
-	st.RefusingSince = format.Time(b.refusing.Load())
+	st.MaxDiskBytes = b.admission.diskBound(st.LocalBytes)
+	st.RefusingSince = format.Time(b.admission.refusing.Load())
 	st.Commits, st.Uploads, st.Imports = b.tookCommits.load(), b.tookUploads.load(), b.tookImports.load()
 	st.Damages = b.damages.Load()
 	if store := b.store.Opening(); store.Read() == nil {
@@ -233,8 +233,8 @@ func (b *Buffer) sinkStats(s *sinkState) SinkStats {
 		st.Table = tableOf(s.rec.Def)
 		st.Upload, st.Import = s.rec.Def.Upload, s.rec.Def.Import
 	}
-	if st.WaitingBytes = s.waiting.Load(); st.WaitingBytes >= b.opts.MaxSinkBytes {
-		st.RefusingSince = format.Time(s.refusing.Load())
+	if st.WaitingBytes = s.room.waiting.Load(); st.WaitingBytes >= b.opts.MaxSinkBytes {
+		st.RefusingSince = format.Time(s.room.refusing.Load())
 	}
 	st.Quarantine, st.Arriving = s.quarantineStats(), len(s.arrivingFiles)
 	st.Version, st.Refused = s.rec.Version, s.rec.Refused
@@ -307,7 +307,7 @@ func (b *Buffer) Ready() error {
 		return f
 	}
 	if b.opts.UnreadyWhenFull {
-		if over := b.reserve(0, true); over != nil && over.Resource == "disk" {
+		if over := b.admission.reserve(0, true); over != nil && over.Resource == "disk" {
 			return over
 		}
 	}

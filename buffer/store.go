@@ -47,7 +47,7 @@ func (b *Buffer) newStore() *pebblestore.Store {
 	if b.opts.OnDamage != nil {
 		c.Corrupted = func(err error) { b.reportDamage(err) }
 	}
-	c.Live, c.Beside, c.Roomier = b.neededBytes, b.staged.Load, b.roomier
+	c.Live, c.Beside, c.Roomier = b.neededBytes, b.admission.staged.Load, b.admission.roomier
 	c.Prepare = func() error {
 		for _, prepare := range []func(vfs.FS, string) error{
 			refuseSnapshot, pebblestore.FinishSwap, pebblestore.CheckClosed, b.beginFormat, pebblestore.ForgetClosed,
@@ -130,5 +130,5 @@ func (b *Buffer) salvage(cause *pebblestore.DamageError) error {
 func (b *Buffer) neededBytes() int64 {
 	b.receipts.mu.Lock()
 	defer b.receipts.mu.Unlock()
-	return b.local.Load() + b.receipts.bytes
+	return b.admission.local.Load() + b.receipts.bytes
 }

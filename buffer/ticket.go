@@ -26,7 +26,7 @@ func (t Ticket) Wait(ctx context.Context) error {
 	if t.g == nil {
 		return nil
 	}
-	o := &t.g.outcome
+	o := &t.g.ending
 	waiters := o.waiters.Add(1)
 	first := waiters == 1
 	if t.local {
@@ -61,16 +61,16 @@ func (t Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// outcome is how a group ended for the callers that wait for it.
-type outcome struct {
+// ending is how a group ended for the callers that wait for it.
+type ending struct {
 	done    chan struct{} // closed after err is set
 	err     error
 	waiters atomic.Int64
 	grace   grace
 }
 
-func newOutcome() outcome {
-	return outcome{done: make(chan struct{}), grace: grace{over: make(chan struct{})}}
+func newEnding() ending {
+	return ending{done: make(chan struct{}), grace: grace{over: make(chan struct{})}}
 }
 
 // grace is the time for which most waiters of a group look at the group alone, before they look at their contexts as well.
@@ -107,14 +107,14 @@ func (g *grace) stop() {
 }
 
 // end tells everyone who waits how the group ended.
-func (o *outcome) end(err error) {
+func (o *ending) end(err error) {
 	o.err = err
 	close(o.done)
 	o.grace.stop()
 }
 
 // ended reports whether end was called.
-func (o *outcome) ended() bool {
+func (o *ending) ended() bool {
 	select {
 	case <-o.done:
 		return true
@@ -124,7 +124,7 @@ func (o *outcome) ended() bool {
 }
 
 // outcome is the joint outcome of all groups of the ticket, once the last of them has ended.
-func (t Ticket) outcome(o *outcome) error {
+func (t Ticket) outcome(o *ending) error {
 	if o.err == nil && (t.many || t.g.incomplete) && t.b.store.Now().Epoch != t.epoch {
 		return errReopened
 	}

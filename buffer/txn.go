@@ -125,9 +125,9 @@ func (t *txn) addChunk(batch *pebble.Batch, c *chunk, p payload) int64 {
 		panic(fmt.Sprintf("buffer: build batch: %v", err)) // only an indexed batch can fail here
 	}
 	sl.chunks++
-	s.waiting.Add(int64(len(p.data)))
+	s.room.waiting.Add(int64(len(p.data)))
 	s.file.gathered += int64(len(p.data))
-	t.b.gathering.Add(int64(len(p.data)))
+	t.b.admission.gathering.Add(int64(len(p.data)))
 
 	if r := c.def.Upload.Due(trigger.Load{Since: sl.rec.Opened, Size: sl.Stored, Count: sl.Rows}, t.now); r != trigger.None {
 		t.sealSlice(sl, r)

@@ -28,10 +28,10 @@ const (
 func (c *Console) defsPage() page {
 	const see, act = Records, Records | Changes
 	return page{name: "defs", title: "Definitions", key: "d", right: see, endpoints: []endpoint{
-		{name: "defs.list", method: http.MethodGet, right: see, defs: true, run: (*call).defsList},
-		{name: "defs.versions", method: http.MethodGet, right: see, defs: true, run: (*call).defsVersions},
-		{name: "defs.diff", method: http.MethodGet, right: see, defs: true, run: (*call).defsDiff},
-		{name: "defs.rollback", method: http.MethodPost, right: act, change: true, run: (*call).defsRollback},
+		{name: "defs.list", method: http.MethodGet, right: see, defs: true, run: (*request).defsList},
+		{name: "defs.versions", method: http.MethodGet, right: see, defs: true, run: (*request).defsVersions},
+		{name: "defs.diff", method: http.MethodGet, right: see, defs: true, run: (*request).defsDiff},
+		{name: "defs.rollback", method: http.MethodPost, right: act, change: true, run: (*request).defsRollback},
 	}}
 }
 
@@ -68,7 +68,7 @@ func refOf(text string) catalog.Ref {
 
 // defsList returns the live sources, each before its sinks. The query has "filter", a part of a ref, a name or a user, and "skip", the number of
 // definitions before the returned ones.
-func (c *call) defsList() (any, error) {
+func (c *request) defsList() (any, error) {
 	filter := strings.ToLower(strings.TrimSpace(c.query.Get("filter")))
 	list := []defLine{}
 	add := func(l defLine) {
@@ -94,7 +94,7 @@ func (c *call) defsList() (any, error) {
 }
 
 // latest returns the number of the version that is live.
-func (c *call) latest(ref catalog.Ref) (int, error) {
+func (c *request) latest(ref catalog.Ref) (int, error) {
 	if ref.Sink == "" {
 		source, err := c.opts.Catalog.Source(ref.Source)
 		return source.Version.Number, err
@@ -104,7 +104,7 @@ func (c *call) latest(ref catalog.Ref) (int, error) {
 }
 
 // defsVersions returns versions of "ref", the newest first, only versions below "before" if that is set.
-func (c *call) defsVersions() (any, error) {
+func (c *request) defsVersions() (any, error) {
 	ref := refOf(c.query.Get("ref"))
 	now, err := c.latest(ref)
 	if err != nil {
@@ -146,7 +146,7 @@ type defDiff struct {
 }
 
 // defsDiff compares the versions "from" and "to" of "ref". The two may be one, which is then returned whole.
-func (c *call) defsDiff() (any, error) {
+func (c *request) defsDiff() (any, error) {
 	ref := refOf(c.query.Get("ref"))
 	var numbers [2]int
 	for i, name := range []string{"from", "to"} {
@@ -303,7 +303,7 @@ func withoutContext(all []string) []string {
 }
 
 // defsRollback makes the content of an old version the newest one, if current is still the newest, so that no user undoes an unseen change.
-func (c *call) defsRollback() (any, error) {
+func (c *request) defsRollback() (any, error) {
 	var asked struct {
 		Ref     string `json:"ref"`
 		Version int    `json:"version"`

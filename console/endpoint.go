@@ -29,14 +29,14 @@ type endpoint struct {
 	change bool
 	// defs is set if the response shows definitions, which other nodes change.
 	defs bool
-	// run returns a value that is written as JSON. Nil is written as {}. See call for errors.
-	run func(c *call) (any, error)
+	// run returns a value that is written as JSON. Nil is written as {}. See request for errors.
+	run func(c *request) (any, error)
 	// raw, in place of run, writes the response itself. It has the same checks.
 	raw func(w http.ResponseWriter, r *http.Request, who caller)
 }
 
-// call is one request to an endpoint.
-type call struct {
+// request is an HTTP request to an endpoint, with its caller.
+type request struct {
 	*Console
 	// ctx ends with the request. Whatever must not end with it is a task.
 	ctx   context.Context
@@ -52,7 +52,7 @@ type call struct {
 const maxBody = 2 << 20
 
 // body decodes the JSON body into v. Unknown fields, and data after the value, are an error.
-func (c *call) body(v any) error {
+func (c *request) body(v any) error {
 	d := json.NewDecoder(c.r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
@@ -68,7 +68,7 @@ func (c *call) body(v any) error {
 }
 
 // number returns an integer of the query, def if it is missing, or the bound that it passes.
-func (c *call) number(name string, def, least, most int) (int, error) {
+func (c *request) number(name string, def, least, most int) (int, error) {
 	text := c.query.Get(name)
 	if text == "" {
 		return def, nil
@@ -81,7 +81,7 @@ func (c *call) number(name string, def, least, most int) (int, error) {
 }
 
 // note adds attributes to the log line of the change, such as the previous value.
-func (c *call) note(attributes ...any) { c.about = append(c.about, attributes...) }
+func (c *request) note(attributes ...any) { c.about = append(c.about, attributes...) }
 
 // refusal is an error that the page shows as it is.
 type refusal struct {
@@ -174,7 +174,7 @@ func (c *Console) serveEndpoint(w http.ResponseWriter, r *http.Request, e endpoi
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	in := &call{Console: c, ctx: r.Context(), who: who, query: r.URL.Query(), r: r}
+	in := &request{Console: c, ctx: r.Context(), who: who, query: r.URL.Query(), r: r}
 	if e.defs && c.opts.Catalog != nil {
 		c.catchUp(r.Context(), w.Header())
 	}

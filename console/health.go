@@ -22,10 +22,10 @@ const (
 
 func (c *Console) healthPage() page {
 	return page{name: "health", title: "Health", key: "h", right: Numbers, live: c.healthView, endpoints: []endpoint{
-		{name: "health.disk", method: http.MethodGet, right: Numbers, run: (*call).healthDisk},
-		{name: "health.nodes", method: http.MethodGet, right: Numbers, run: (*call).healthNodes},
-		{name: "health.forget", method: http.MethodPost, right: Changes, change: true, run: (*call).forgetDamage},
-		{name: "health.verify", method: http.MethodPost, right: Changes, change: true, run: (*call).verify},
+		{name: "health.disk", method: http.MethodGet, right: Numbers, run: (*request).healthDisk},
+		{name: "health.nodes", method: http.MethodGet, right: Numbers, run: (*request).healthNodes},
+		{name: "health.forget", method: http.MethodPost, right: Changes, change: true, run: (*request).forgetDamage},
+		{name: "health.verify", method: http.MethodPost, right: Changes, change: true, run: (*request).verify},
 	}}
 }
 
@@ -185,7 +185,7 @@ type diskAnswer struct {
 }
 
 // healthDisk asks the disk. It is no part of the live data, because a disk that hangs would hold that up.
-func (c *call) healthDisk() (any, error) {
+func (c *request) healthDisk() (any, error) {
 	words := c.who.rights&Records != 0
 	out := diskAnswer{Free: cell{Text: unknown}, Damage: []shownDamage{}}
 	if free, err := c.eng.Buffer().VolumeFree(); err == nil {
@@ -215,7 +215,7 @@ func (c *call) healthDisk() (any, error) {
 }
 
 // forgetDamage removes a record of damage that the operator has read.
-func (c *call) forgetDamage() (any, error) {
+func (c *request) forgetDamage() (any, error) {
 	var in struct{ ID string }
 	if err := c.body(&in); err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ type nodesAnswer struct {
 }
 
 // healthNodes lists the nodes of the cluster, those first that are not ready.
-func (c *call) healthNodes() (any, error) {
+func (c *request) healthNodes() (any, error) {
 	if c.opts.Nodes == nil {
 		return nil, refuse(http.StatusNotFound, "This program lists no nodes.")
 	}
@@ -332,7 +332,7 @@ func (k *health) list(c *Console) ([]catalog.Node, error) {
 }
 
 // verify recounts the stored rows. It is a task, one at a time, because it reads everything that is stored.
-func (c *call) verify() (any, error) {
+func (c *request) verify() (any, error) {
 	if err := c.body(&struct{}{}); err != nil {
 		return nil, err
 	}

@@ -258,7 +258,7 @@ type plots struct {
 }
 
 // historyOf returns the points of a "range" after the time "after", in milliseconds, oldest first, and all marks of the range.
-func (c *call) historyOf() (any, error) {
+func (c *request) historyOf() (any, error) {
 	after, _ := strconv.ParseInt(c.query.Get("after"), 10, 64) // a text that is not a number counts as 0
 	name := c.query.Get("range")
 	i := 0

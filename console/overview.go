@@ -25,7 +25,7 @@ func pageOf[T any](list []T, from string) (page []T, before int) {
 
 func (c *Console) overviewPage() page {
 	return page{name: "overview", title: "Overview", key: "o", right: Numbers, live: overviewView, endpoints: []endpoint{
-		{name: "overview.history", method: http.MethodGet, right: Numbers, run: (*call).historyOf},
+		{name: "overview.history", method: http.MethodGet, right: Numbers, run: (*request).historyOf},
 	}}
 }
 

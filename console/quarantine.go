@@ -52,8 +52,8 @@ func (c *Console) quarantinePage() page {
 			{name: "quarantine.edit", method: http.MethodPost, right: act, change: true, run: q.edit},
 			{name: "quarantine.replay", method: http.MethodPost, right: act, change: true, run: q.replay},
 			{name: "quarantine.discard", method: http.MethodPost, right: act, change: true, run: q.discard},
-			{name: "quarantine.replayall", method: http.MethodPost, right: act, change: true, run: func(c *call) (any, error) { return q.bulk(c, replayBulk) }},
-			{name: "quarantine.discardall", method: http.MethodPost, right: act, change: true, run: func(c *call) (any, error) { return q.bulk(c, discardBulk) }},
+			{name: "quarantine.replayall", method: http.MethodPost, right: act, change: true, run: func(c *request) (any, error) { return q.bulk(c, replayBulk) }},
+			{name: "quarantine.discardall", method: http.MethodPost, right: act, change: true, run: func(c *request) (any, error) { return q.bulk(c, discardBulk) }},
 		},
 	}
 }
@@ -214,7 +214,7 @@ const (
 
 // scan visits the heads of the records that the times and the texts of a filter select, sink by sink, in the order of their rejections, from
 // after on. end is where it reached a bound of the scan, or empty if it was not cut off.
-func (q *quarantine) scan(c *call, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) scanStep) (end rejectPlace, err error) {
+func (q *quarantine) scan(c *request, stats *forebay.Stats, f *rejectFilter, now time.Time, after rejectPlace, visit func(r *forebay.RejectedRecord) scanStep) (end rejectPlace, err error) {
 	filter, err := f.engine(now)
 	if err != nil {
 		return end, err
@@ -319,7 +319,7 @@ type rejectGroups struct {
 	Most int `json:"most"`
 }
 
-func (q *quarantine) groups(c *call) (any, error) {
+func (q *quarantine) groups(c *request) (any, error) {
 	f, now, stats := filterOf(c.query), time.Now(), c.sorted()
 	bounds, err := f.engine(now)
 	if err != nil {
@@ -442,7 +442,7 @@ func lineOf(r *forebay.RejectedRecord) rejectLine {
 
 // list returns records in the order of sinks and rejections. The next page is "after" the place in "next". A page may be short of records
 // and have a next one, when the filter selects few of many.
-func (q *quarantine) list(c *call) (any, error) {
+func (q *quarantine) list(c *request) (any, error) {
 	f := filterOf(c.query)
 	limit, err := c.number("limit", listSize, 1, maxListSize)
 	if err != nil {
@@ -475,7 +475,7 @@ func (q *quarantine) list(c *call) (any, error) {
 }
 
 // matching returns the ids of the oldest records that a filter selects, of all its sinks together, at most most, by sink.
-func (q *quarantine) matching(c *call, f *rejectFilter, most int) (sets []bulkSet, n int, err error) {
+func (q *quarantine) matching(c *request, f *rejectFilter, most int) (sets []bulkSet, n int, err error) {
 	var oldest oldestRecords
 	after, stats := rejectPlace{}, c.sorted()
 	for {

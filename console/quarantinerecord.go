@@ -125,7 +125,7 @@ type recordRef struct {
 }
 
 // record returns one record. The query has "sink", "id", and with "whole" more of its body.
-func (q *quarantine) record(c *call) (any, error) {
+func (q *quarantine) record(c *request) (any, error) {
 	in := c.ofSink(c.query.Get("sink"))
 	content, err := in.Get(c.ctx, c.query.Get("id"))
 	if err != nil {
@@ -182,7 +182,7 @@ func (q *quarantine) record(c *call) (any, error) {
 }
 
 // test maps a record with another body. It stores nothing.
-func (q *quarantine) test(c *call) (any, error) {
+func (q *quarantine) test(c *request) (any, error) {
 	var asked struct {
 		recordRef
 		Body string `json:"body"`
@@ -194,7 +194,7 @@ func (q *quarantine) test(c *call) (any, error) {
 	return testOf(cells, err)
 }
 
-func (q *quarantine) edit(c *call) (any, error) {
+func (q *quarantine) edit(c *request) (any, error) {
 	var asked struct {
 		recordRef
 		Revision int    `json:"revision"`
@@ -212,7 +212,7 @@ func (q *quarantine) edit(c *call) (any, error) {
 }
 
 // replay of one record reports its outcome.
-func (q *quarantine) replay(c *call) (any, error) {
+func (q *quarantine) replay(c *request) (any, error) {
 	var asked recordRef
 	if err := c.body(&asked); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (q *quarantine) replay(c *call) (any, error) {
 	return map[string]int{"replayed": res.Replayed, "rejected": res.Rejected, "gone": res.Gone}, nil
 }
 
-func (q *quarantine) discard(c *call) (any, error) {
+func (q *quarantine) discard(c *request) (any, error) {
 	var asked struct {
 		recordRef
 		// Why may be empty. It is for the log.
@@ -310,7 +310,7 @@ var (
 
 // bulk starts a task about the records of a filter. It takes the records that were there at its until, the oldest first, and never more than
 // count, which is the number that the user has agreed to.
-func (q *quarantine) bulk(c *call, kind bulkKind) (any, error) {
+func (q *quarantine) bulk(c *request, kind bulkKind) (any, error) {
 	var asked struct {
 		rejectFilter
 		Count int `json:"count"`

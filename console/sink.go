@@ -23,12 +23,12 @@ func (c *Console) sinkPage() page {
 	return page{
 		name: "sink", title: "Sink", hidden: true, right: Numbers, live: c.sinkView,
 		endpoints: []endpoint{
-			{name: "sink.flush", method: http.MethodPost, right: Changes, change: true, run: (*call).flushSink},
-			{name: "sink.retry", method: http.MethodPost, right: Changes, change: true, run: (*call).retrySink},
-			{name: "sink.query", method: http.MethodGet, right: Records, run: (*call).sinkQuery},
-			{name: "sink.split", method: http.MethodPost, right: Changes, change: true, run: (*call).splitFile},
-			{name: "sink.quarantine", method: http.MethodPost, right: Changes, change: true, run: (*call).quarantineFile},
-			{name: "sink.discard", method: http.MethodPost, right: Changes, change: true, run: (*call).discardFile},
+			{name: "sink.flush", method: http.MethodPost, right: Changes, change: true, run: (*request).flushSink},
+			{name: "sink.retry", method: http.MethodPost, right: Changes, change: true, run: (*request).retrySink},
+			{name: "sink.query", method: http.MethodGet, right: Records, run: (*request).sinkQuery},
+			{name: "sink.split", method: http.MethodPost, right: Changes, change: true, run: (*request).splitFile},
+			{name: "sink.quarantine", method: http.MethodPost, right: Changes, change: true, run: (*request).quarantineFile},
+			{name: "sink.discard", method: http.MethodPost, right: Changes, change: true, run: (*request).discardFile},
 		},
 	}
 }
@@ -222,7 +222,7 @@ func (k sinkNow) whyFile(f *buffer.FileStats) sentence {
 }
 
 // sinkQuery is the query for the table of a sink, of the columns that it has now.
-func (c *call) sinkQuery() (any, error) {
+func (c *request) sinkQuery() (any, error) {
 	s := sample{stats: c.eng.Stats()}
 	i, ok := s.find(c.query.Get("source"), c.query.Get("sink"))
 	if !ok {
@@ -250,7 +250,7 @@ type sinkAsked struct{ Source, Sink, File string }
 
 func (a sinkAsked) name() string { return visible(a.Source + "/" + a.Sink) }
 
-func (c *call) sinkAsked() (a sinkAsked, err error) {
+func (c *request) sinkAsked() (a sinkAsked, err error) {
 	if err = c.body(&a); err == nil {
 		c.note("source", a.Source, "sink", a.Sink)
 		if a.File != "" {
@@ -266,7 +266,7 @@ type started struct {
 }
 
 // flushSink moves waiting rows to the table.
-func (c *call) flushSink() (any, error) {
+func (c *request) flushSink() (any, error) {
 	asked, err := c.sinkAsked()
 	if err != nil {
 		return nil, err
@@ -300,7 +300,7 @@ func (c *call) flushSink() (any, error) {
 }
 
 // retrySink repeats at once the failed work of one file or of the sink.
-func (c *call) retrySink() (any, error) {
+func (c *request) retrySink() (any, error) {
 	asked, err := c.sinkAsked()
 	switch {
 	case err != nil:
@@ -312,7 +312,7 @@ func (c *call) retrySink() (any, error) {
 }
 
 // splitFile imports a file that is held without the rows that the target refuses.
-func (c *call) splitFile() (any, error) {
+func (c *request) splitFile() (any, error) {
 	asked, err := c.sinkAsked()
 	if err != nil {
 		return nil, err
@@ -321,7 +321,7 @@ func (c *call) splitFile() (any, error) {
 }
 
 // quarantineFile moves the rows of a file that are not in its table to the quarantine.
-func (c *call) quarantineFile() (any, error) {
+func (c *request) quarantineFile() (any, error) {
 	asked, err := c.sinkAsked()
 	if err != nil {
 		return nil, err
@@ -330,7 +330,7 @@ func (c *call) quarantineFile() (any, error) {
 }
 
 // discardFile gives up the rows of a file. The user has confirmed a number of rows. A file that has taken more since then stays.
-func (c *call) discardFile() (any, error) {
+func (c *request) discardFile() (any, error) {
 	var asked struct {
 		sinkAsked
 		Rows int64
@@ -361,7 +361,7 @@ func (c *call) discardFile() (any, error) {
 }
 
 // waitingFile returns a file that has not ended, as the engine knows it now.
-func (c *call) waitingFile(asked sinkAsked) (buffer.FileStats, error) {
+func (c *request) waitingFile(asked sinkAsked) (buffer.FileStats, error) {
 	s := sample{stats: c.eng.Stats()}
 	i, ok := s.find(asked.Source, asked.Sink)
 	if !ok {

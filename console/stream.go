@@ -270,6 +270,6 @@ func (c *Console) frameEndpoints() []endpoint {
 			w.Header().Set("Location", "./")
 			w.WriteHeader(http.StatusSeeOther)
 		}},
-		{name: "task.cancel", method: http.MethodPost, right: Changes, change: true, run: (*call).cancelTask},
+		{name: "task.cancel", method: http.MethodPost, right: Changes, change: true, run: (*request).cancelTask},
 	}
 }

@@ -27,8 +27,8 @@ const (
 
 func (c *Console) tablesPage() page {
 	return page{name: "tables", title: "Tables", key: "l", right: Records, endpoints: []endpoint{
-		{name: "tables.list", method: http.MethodGet, right: Records, run: (*call).trySinks},
-		{name: "tables.open", method: http.MethodGet, right: Records, run: (*call).tablesOpen},
+		{name: "tables.list", method: http.MethodGet, right: Records, run: (*request).trySinks},
+		{name: "tables.open", method: http.MethodGet, right: Records, run: (*request).tablesOpen},
 	}}
 }
 
@@ -59,7 +59,7 @@ type shownTable struct {
 }
 
 // tablesOpen shows the table of a sink.
-func (c *call) tablesOpen() (any, error) {
+func (c *request) tablesOpen() (any, error) {
 	source, sink, _, err := c.sinkNamed(c.query.Get("source"), c.query.Get("sink"))
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (c *call) tablesOpen() (any, error) {
 // secretColumns are the columns of a table that are secret in the definition of a sink, as the engine or the catalog has it. The target does not
 // count, because a sink that moves to another target leaves rows in the previous one. A sink that was
 // removed does not count, so keep the mark while the table has the values.
-func (c *call) secretColumns(table string) (names []string) {
+func (c *request) secretColumns(table string) (names []string) {
 	add := func(t forebay.Table) {
 		for _, k := range t.Columns {
 			if k.Secret && t.ID == table {

@@ -55,7 +55,7 @@ type tasks struct {
 // startTask runs fn in the background, under a context that ends with [Console.Close] or when a user cancels the task. Cancelling ends the
 // waiting of fn. Work that the engine has begun continues. progress replaces the sentence of the task. The error is a refusal if too many of the kind
 // run.
-func (c *call) startTask(kind taskKind, title string, fn func(ctx context.Context, progress func(sentence string)) error) (id int, err error) {
+func (c *request) startTask(kind taskKind, title string, fn func(ctx context.Context, progress func(sentence string)) error) (id int, err error) {
 	ts := &c.tasks
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -126,7 +126,7 @@ func (ts *tasks) close() {
 }
 
 // cancelTask ends the waiting of a task.
-func (c *call) cancelTask() (any, error) {
+func (c *request) cancelTask() (any, error) {
 	var asked struct{ ID int }
 	if err := c.body(&asked); err != nil {
 		return nil, err

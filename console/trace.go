@@ -42,9 +42,9 @@ const (
 
 func (c *Console) tracePage() page {
 	return page{name: "trace", title: "Trace", key: "e", right: Records, endpoints: []endpoint{
-		{name: "trace.sources", method: http.MethodGet, right: Records, run: (*call).traceSources},
+		{name: "trace.sources", method: http.MethodGet, right: Records, run: (*request).traceSources},
 		// A POST, so that the searched text, which may be personal data, is in no address and no access log.
-		{name: "trace.find", method: http.MethodPost, right: Records, run: (*call).traceFind},
+		{name: "trace.find", method: http.MethodPost, right: Records, run: (*request).traceFind},
 	}}
 }
 
@@ -99,7 +99,7 @@ func stepAt(name string, at time.Time, parts ...any) step {
 }
 
 // traceSources lists the sources whose names have a part, maxNames at most. One that was removed may have rows that wait.
-func (c *call) traceSources() (any, error) {
+func (c *request) traceSources() (any, error) {
 	s := sample{stats: c.eng.Stats()}
 	part := strings.ToLower(c.query.Get("filter"))
 	var names []string
@@ -113,7 +113,7 @@ func (c *call) traceSources() (any, error) {
 }
 
 // traceFind finds requests by their id, calls by their key, and rows that wait by a value.
-func (c *call) traceFind() (any, error) {
+func (c *request) traceFind() (any, error) {
 	var asked struct{ Source, Text string }
 	if err := c.body(&asked); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func hours(d time.Duration) string {
 }
 
 // traceTrace adds the sampled calls of a trace, the newest first, if the text is the id of one.
-func (c *call) traceTrace(s *sample, sinks []int, text string, out *traced) {
+func (c *request) traceTrace(s *sample, sinks []int, text string, out *traced) {
 	id := strings.ToLower(text)
 	if len(id) != traceIDLength || c.eng.Options().Tracer == nil {
 		return
@@ -192,7 +192,7 @@ func (c *call) traceTrace(s *sample, sinks []int, text string, out *traced) {
 }
 
 // tracesOf says which sampled calls put rows into a sink at a time.
-func (c *call) tracesOf(source, sink string, at time.Time) string {
+func (c *request) tracesOf(source, sink string, at time.Time) string {
 	var ids []string
 	for _, call := range c.eng.Sink(source, sink).TracedCalls() {
 		if id := call.Span.TraceID().String(); call.At.Equal(at) && !slices.Contains(ids, id) {
@@ -211,7 +211,7 @@ func (c *call) tracesOf(source, sink string, at time.Time) string {
 }
 
 // traceCalls adds the rows that calls with a key have stored.
-func (c *call) traceCalls(ctx context.Context, s *sample, sinks []int, text string, out *traced) error {
+func (c *request) traceCalls(ctx context.Context, s *sample, sinks []int, text string, out *traced) error {
 	before := ""
 	for n, i := range sinks {
 		source := s.stats.Sinks[i].Source
@@ -243,7 +243,7 @@ func (c *call) traceCalls(ctx context.Context, s *sample, sinks []int, text stri
 }
 
 // tracedCall says where the rows of a receipt are.
-func (c *call) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
+func (c *request) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
 	sink := &k.stats.Sinks[k.i]
 	t := tracedCall{Sink: sink.ID, Quarantined: r.Quarantined > 0}
 	what := rowsOf(int64(r.Rows))
@@ -259,7 +259,7 @@ func (c *call) tracedCall(k sinkNow, r forebay.Receipt) tracedCall {
 }
 
 // placesOrEnd are the places of rows that were accepted at a time. Rows without a place have left it.
-func (c *call) placesOrEnd(k sinkNow, at time.Time) []step {
+func (c *request) placesOrEnd(k sinkNow, at time.Time) []step {
 	if steps := c.placesOf(k, at, at); len(steps) > 0 {
 		return steps
 	}
@@ -267,7 +267,7 @@ func (c *call) placesOrEnd(k sinkNow, at time.Time) []step {
 }
 
 // placesOf are the slices and files that took rows between two times, first and last included, as far as they are still listed.
-func (c *call) placesOf(k sinkNow, first, last time.Time) (steps []step) {
+func (c *request) placesOf(k sinkNow, first, last time.Time) (steps []step) {
 	sink := &k.stats.Sinks[k.i]
 	has := func(l buffer.Level) bool { return l.Rows > 0 && !last.Before(l.FirstAt) && !first.After(l.LastAt) }
 	var files []*buffer.FileStats
@@ -307,7 +307,7 @@ func (c *call) placesOf(k sinkNow, first, last time.Time) (steps []step) {
 
 // traceRequest says where the rows are that were accepted when a request came, if the text is the id of a request. The id is stored nowhere, so
 // whether the request has stored anything is not known.
-func (c *call) traceRequest(s *sample, sinks []int, text string) *tracedRequest {
+func (c *request) traceRequest(s *sample, sinks []int, text string) *tracedRequest {
 	at, ok := requestid.Time(text)
 	if !ok || at.After(s.at.Add(time.Minute)) || s.at.Sub(at) > requestAge {
 		return nil
@@ -380,7 +380,7 @@ func (k sinkNow) fileSteps(f *buffer.FileStats) []step {
 }
 
 // traceRows adds rows that wait and have the text in a cell, of the newest slices first.
-func (c *call) traceRows(ctx context.Context, s *sample, sinks []int, text string, out *traced) error {
+func (c *request) traceRows(ctx context.Context, s *sample, sinks []int, text string, out *traced) error {
 	type part struct {
 		buffer.SliceStats
 		k    sinkNow

@@ -45,16 +45,16 @@ func (p *playground) init() { p.slots, p.within = make(chan struct{}, trySlots),
 
 func (c *Console) tryPage() page {
 	return page{name: "try", title: "Playground", key: "t", right: Records, endpoints: []endpoint{
-		{name: "try.sinks", method: http.MethodGet, right: Records, run: (*call).trySinks},
-		{name: "try.open", method: http.MethodGet, right: Records, defs: true, run: (*call).tryOpen},
-		{name: "try.event", method: http.MethodGet, right: Records, run: (*call).tryEvent},
-		{name: "try.columns", method: http.MethodPost, right: Records, run: (*call).tryColumns},
-		{name: "try.run", method: http.MethodPost, right: Records, run: (*call).tryRun},
-		{name: "try.diff", method: http.MethodPost, right: Records, run: (*call).tryDiff},
-		{name: "try.report", method: http.MethodGet, right: Records, run: (*call).tryReport},
-		{name: "try.shadow", method: http.MethodPost, right: Records | Changes, change: true, run: (*call).tryShadow},
-		{name: "try.stop", method: http.MethodPost, right: Records | Changes, change: true, run: (*call).tryStop},
-		{name: "try.save", method: http.MethodPost, right: Records | Changes, change: true, run: (*call).trySave},
+		{name: "try.sinks", method: http.MethodGet, right: Records, run: (*request).trySinks},
+		{name: "try.open", method: http.MethodGet, right: Records, defs: true, run: (*request).tryOpen},
+		{name: "try.event", method: http.MethodGet, right: Records, run: (*request).tryEvent},
+		{name: "try.columns", method: http.MethodPost, right: Records, run: (*request).tryColumns},
+		{name: "try.run", method: http.MethodPost, right: Records, run: (*request).tryRun},
+		{name: "try.diff", method: http.MethodPost, right: Records, run: (*request).tryDiff},
+		{name: "try.report", method: http.MethodGet, right: Records, run: (*request).tryReport},
+		{name: "try.shadow", method: http.MethodPost, right: Records | Changes, change: true, run: (*request).tryShadow},
+		{name: "try.stop", method: http.MethodPost, right: Records | Changes, change: true, run: (*request).tryStop},
+		{name: "try.save", method: http.MethodPost, right: Records | Changes, change: true, run: (*request).trySave},
 	}}
 }
 
@@ -131,7 +131,7 @@ func problemsOf(err error) []placed {
 }
 
 // sinkNamed returns a sink, also a disabled one, as the catalog has it or else the engine, and the number of its version, 0 without a catalog.
-func (c *call) sinkNamed(sourceID, sinkID string) (source forebay.Source, sink forebay.Sink, version int, err error) {
+func (c *request) sinkNamed(sourceID, sinkID string) (source forebay.Source, sink forebay.Sink, version int, err error) {
 	source, ok := c.eng.Source(sourceID)
 	if ok {
 		if i := slices.IndexFunc(source.Sinks, func(s forebay.Sink) bool { return s.ID == sinkID }); i >= 0 {
@@ -157,7 +157,7 @@ func (c *call) sinkNamed(sourceID, sinkID string) (source forebay.Source, sink f
 }
 
 // trySinks lists the sinks whose names have a part, maxNames at most.
-func (c *call) trySinks() (any, error) {
+func (c *request) trySinks() (any, error) {
 	part := strings.ToLower(c.query.Get("filter"))
 	var answer struct {
 		Sinks []string `json:"sinks"`
@@ -205,7 +205,7 @@ type opened struct {
 	NoShadow string `json:"noShadow"`
 }
 
-func (c *call) tryOpen() (any, error) {
+func (c *request) tryOpen() (any, error) {
 	source, sink, version, err := c.sinkNamed(c.query.Get("source"), c.query.Get("sink"))
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func textOf(columns mapping.Columns) string {
 }
 
 // tryColumns reads columns from their JSON form.
-func (c *call) tryColumns() (any, error) {
+func (c *request) tryColumns() (any, error) {
 	var asked struct{ Text string }
 	if err := c.body(&asked); err != nil {
 		return nil, err
@@ -315,7 +315,7 @@ type sinkDraft struct {
 }
 
 // tryRun maps an event.
-func (c *call) tryRun() (any, error) {
+func (c *request) tryRun() (any, error) {
 	var asked struct {
 		sinkDraft
 		Event tried
@@ -348,7 +348,7 @@ func (c *call) tryRun() (any, error) {
 
 // tryCompile compiles columns as the engine does, with the limits of the target of the sink. The mapper is not the sink's own, even for the same columns, so that the UUIDs of the sink do
 // not depend on the playground.
-func (c *call) tryCompile(source, sink string, columns mapping.Columns) (*mapping.Mapper, error) {
+func (c *request) tryCompile(source, sink string, columns mapping.Columns) (*mapping.Mapper, error) {
 	table := forebay.Table{Columns: columns}
 	if _, s, _, err := c.sinkNamed(source, sink); err == nil {
 		table.Target = s.Table.Target
@@ -357,7 +357,7 @@ func (c *call) tryCompile(source, sink string, columns mapping.Columns) (*mappin
 }
 
 // mapEvent fills in the row.
-func (c *call) mapEvent(ctx context.Context, answer *triedRow, m *mapping.Mapper, columns mapping.Columns, rec *mapping.Record) error {
+func (c *request) mapEvent(ctx context.Context, answer *triedRow, m *mapping.Mapper, columns mapping.Columns, rec *mapping.Record) error {
 	inTable := m.Columns()
 	var row []byte
 	unseen := 0 // bytes by which secret values exceed their marks in the row

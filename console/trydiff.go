@@ -27,7 +27,7 @@ type changedField struct {
 }
 
 // tryDiff compares columns with the columns of the sink, and says what its table will make of them.
-func (c *call) tryDiff() (any, error) {
+func (c *request) tryDiff() (any, error) {
 	var asked sinkDraft
 	if err := c.body(&asked); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func membersOf(d draftColumn) map[string]string {
 }
 
 // warnings returns known problems of the table without asking the target.
-func (c *call) warnings(source forebay.Source, sink forebay.Sink, columns mapping.Columns) []string {
+func (c *request) warnings(source forebay.Source, sink forebay.Sink, columns mapping.Columns) []string {
 	warnings := []string{}
 	before, err := c.tryCompile(source.ID, sink.ID, sink.Table.Columns)
 	after, err2 := c.tryCompile(source.ID, sink.ID, columns)

@@ -76,7 +76,7 @@ func (e tried) record(now time.Time) (*mapping.Record, error) {
 }
 
 // tryEvent returns an event of the quarantine.
-func (c *call) tryEvent() (any, error) {
+func (c *request) tryEvent() (any, error) {
 	kept, err := c.eng.Sink(c.query.Get("source"), c.query.Get("sink")).Quarantine().Get(c.ctx, c.query.Get("id"))
 	if err != nil {
 		return nil, unknownRecord(err)

@@ -72,7 +72,7 @@ func isDone(s *forebay.Shadow) bool {
 }
 
 // tryShadow runs the columns as a shadow of the sink's columns. The task ends with the shadow, and the shadow with the task.
-func (c *call) tryShadow() (any, error) {
+func (c *request) tryShadow() (any, error) {
 	var asked struct {
 		sinkDraft
 		// Minutes is how long, up to 24 hours; Records ends it earlier if it is not 0; Percent is the share of the records.
@@ -144,7 +144,7 @@ func refuseShadow(err error) error {
 	return refuse(status, "The shadow was not started: %s.", strings.TrimSuffix(err.Error(), "."))
 }
 
-func (c *call) tryStop() (any, error) {
+func (c *request) tryStop() (any, error) {
 	var asked struct{ Source, Sink string }
 	if err := c.body(&asked); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (c *call) tryStop() (any, error) {
 }
 
 // tryReport returns {} if no shadow of the sink is known.
-func (c *call) tryReport() (any, error) {
+func (c *request) tryReport() (any, error) {
 	run := c.try.runs.get(c.query.Get("source") + "/" + c.query.Get("sink"))
 	if run == nil {
 		return nil, nil
@@ -311,7 +311,7 @@ type saved struct {
 const unseen = -1
 
 // trySave makes the columns a new version of the sink, unless another user has made one that this user has not seen.
-func (c *call) trySave() (any, error) {
+func (c *request) trySave() (any, error) {
 	var asked struct {
 		sinkDraft
 		// Version is the version that the user has edited.
@@ -357,7 +357,7 @@ func (c *call) trySave() (any, error) {
 
 // saving waits for a change of the catalog, and makes it a task with a title if it takes longer than a response may. version returns the
 // newest version.
-func (c *call) saving(task catalog.Task, title string, version func() int) (any, error) {
+func (c *request) saving(task catalog.Task, title string, version func() int) (any, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, saveWithin)
 	defer cancel()
 	task, err := task.Wait(ctx)

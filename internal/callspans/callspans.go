@@ -162,8 +162,8 @@ func (c *Call) Commit() func(error) {
 	}
 }
 
-// Outcome is what a span tells about the end of a call.
-type Outcome struct {
+// Summary is what a span tells about the end of a call.
+type Summary struct {
 	// Records is the number of records of the call, Rejected how many of them were rejected if the call tells it.
 	Records, Rejected int
 	// Sinks are the ids of the sinks that the call was for.
@@ -175,7 +175,7 @@ type Outcome struct {
 }
 
 // End ends the span of a call.
-func (c *Call) End(o Outcome) {
+func (c *Call) End(o Summary) {
 	if c == nil {
 		return
 	}

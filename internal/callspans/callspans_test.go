@@ -24,7 +24,7 @@ func TestWithoutATracer(t *testing.T) {
 	c.WaitsNoMore()
 	c.Took("web/events", time.Now())
 	c.Commit()(nil)
-	c.End(Outcome{})
+	c.End(Summary{})
 	s.DriverCall(buffer.DriverEvent{Step: "import"})
 	s.Forget("web/events")
 	for range s.Recent("web/events") {
@@ -48,7 +48,7 @@ func TestCall(t *testing.T) {
 		time.Sleep(time.Second)
 		c.WaitsNoMore()
 		c.Commit()(errors.New("the disk failed"))
-		c.End(Outcome{Records: 3, Rejected: 2, Sinks: []string{"events"}, Word: "rejected"})
+		c.End(Summary{Records: 3, Rejected: 2, Sinks: []string{"events"}, Word: "rejected"})
 		span, commit := tracer.Named("forebay.ingest")[0], tracer.Named("forebay.commit")[0]
 		want := map[attribute.Key]attribute.Value{
 			"forebay.source": attribute.StringValue("web"), "forebay.records": attribute.IntValue(3), "forebay.rejected": attribute.StringValue("2 of 3"),
@@ -77,7 +77,7 @@ func TestDriverCall(t *testing.T) {
 	took := func(sink string, at time.Time) {
 		_, c := s.Begin(t.Context(), "web")
 		c.Took(sink, at)
-		c.End(Outcome{})
+		c.End(Summary{})
 	}
 	for i := range maxCalls + 10 { // the first ones are forgotten
 		took("web/events", at.Add(time.Duration(i)*time.Second))

@@ -29,19 +29,19 @@ var absentParts = []absentPart{
 }
 
 func absentPartRoutes() (list []route) {
-	add := func(method, path string, public bool, run func(c *call) (any, error)) {
+	add := func(method, path string, public bool, run func(c *request) (any, error)) {
 		for _, pattern := range (route{path: path, branch: optionalBranch}).patterns() {
 			list = append(list, route{method: method, path: pattern, branch: optionalBranch, public: public, api: absentAPI, run: run})
 		}
 	}
 	for _, part := range absentParts {
-		absent := func(*call) (any, error) {
+		absent := func(*request) (any, error) {
 			return nil, refuse(http.StatusNotImplemented, "notImplemented", "This server does not have %s", part.name)
 		}
 		for _, path := range part.lists {
-			list = append(list, route{method: "GET", path: path, summary: "List " + part.name + ", of which there are none", branch: optionalBranch, result: []struct{}{}, read: (*call).emptyList})
+			list = append(list, route{method: "GET", path: path, summary: "List " + part.name + ", of which there are none", branch: optionalBranch, result: []struct{}{}, read: (*request).emptyList})
 			add("", path, true, absent)
-			add("", path+"/{item}", false, func(c *call) (any, error) {
+			add("", path+"/{item}", false, func(c *request) (any, error) {
 				return nil, refuse(http.StatusNotFound, part.notFound, "%q not found: this server does not have %s", cut(c.r.PathValue("item"), 80), part.name)
 			})
 			add("", path+"/{item}/{rest...}", false, absent)
@@ -54,7 +54,7 @@ func absentPartRoutes() (list []route) {
 }
 
 // emptyList returns a list that has no items. The configuration or the table of the path must exist.
-func (c *call) emptyList(tx *txn) (any, error) {
+func (c *request) emptyList(tx *txn) (any, error) {
 	var err error
 	switch {
 	case c.r.PathValue("config") != "":
@@ -77,12 +77,12 @@ const absentServicePath = "/absent/"
 
 // absentRoutes handle the calls to absent services.
 func absentRoutes() []route {
-	list := []route{{path: absentServicePath, public: true, api: serviceAPI, run: (*call).absentService}}
+	list := []route{{path: absentServicePath, public: true, api: serviceAPI, run: (*request).absentService}}
 	for id, name := range absentLists {
 		path := absentServicePath + id + "/" + name
 		list = append(list,
-			route{method: "GET", path: path, api: serviceAPI, read: (*call).emptyList},
-			route{path: path + "/{item}", api: serviceAPI, run: func(c *call) (any, error) {
+			route{method: "GET", path: path, api: serviceAPI, read: (*request).emptyList},
+			route{path: path + "/{item}", api: serviceAPI, run: func(c *request) (any, error) {
 				return nil, refuse(http.StatusNotFound, "", "%q not found in %s: this installation has no service %q", cut(c.r.PathValue("item"), 80), name, id)
 			}},
 		)
@@ -90,7 +90,7 @@ func absentRoutes() []route {
 	return list
 }
 
-func (c *call) absentService() (any, error) {
+func (c *request) absentService() (any, error) {
 	id, _, _ := strings.Cut(strings.TrimPrefix(c.r.URL.Path, absentServicePath), "/")
 	if !slices.Contains(absentServices, id) {
 		return nil, refuse(http.StatusNotFound, "", "There is no service %q", cut(id, 80))

@@ -34,9 +34,9 @@ const (
 func (s *Server) blobRoutes() []route {
 	path := blobPath + "/" + blobContainer + "/{name...}"
 	return []route{
-		{method: "PUT", path: path, public: true, api: blobAPI, run: (*call).putBlob},
-		{method: "GET", path: path, public: true, api: blobAPI, run: (*call).getBlob},
-		{method: "DELETE", path: path, public: true, api: blobAPI, run: (*call).deleteBlob},
+		{method: "PUT", path: path, public: true, api: blobAPI, run: (*request).putBlob},
+		{method: "GET", path: path, public: true, api: blobAPI, run: (*request).getBlob},
+		{method: "DELETE", path: path, public: true, api: blobAPI, run: (*request).deleteBlob},
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *Server) signedQuery(file int64, rights string, until time.Time) (string
 }
 
 // blobCredentials returns the credentials with which a client accesses the blobs of a file.
-func (c *call) blobCredentials(file int64, rights string, life time.Duration) (storageapi.AzureCredentials, error) {
+func (c *request) blobCredentials(file int64, rights string, life time.Duration) (storageapi.AzureCredentials, error) {
 	until := time.Now().Add(life)
 	query, err := c.s.signedQuery(file, rights, until)
 	return storageapi.AzureCredentials{
@@ -124,7 +124,7 @@ func (s *Server) writeBlobError(w http.ResponseWriter, r *http.Request, err erro
 }
 
 // authorizeBlob checks the signature of a request and returns the blob that it names.
-func (c *call) authorizeBlob(right string) (file int64, name string, err error) {
+func (c *request) authorizeBlob(right string) (file int64, name string, err error) {
 	file, name, ok := parseBlobName(c.r.PathValue("name"))
 	if !ok {
 		return 0, "", &blobError{http.StatusNotFound, "BlobNotFound"}
@@ -155,7 +155,7 @@ type blockList struct {
 	} `xml:",any"`
 }
 
-func (c *call) putBlob() (any, error) {
+func (c *request) putBlob() (any, error) {
 	file, name, err := c.authorizeBlob("w")
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func blobETag(info fs.FileInfo) string {
 }
 
 // putProperties stores the properties given in the header of the request.
-func (c *call) putProperties(file int64, name string, whole bool) error {
+func (c *request) putProperties(file int64, name string, whole bool) error {
 	p, err := readBlobProperties(c.r.Header, whole)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (c *call) putProperties(file int64, name string, whole bool) error {
 	return c.s.blobs.setProperties(file, name, p)
 }
 
-func (c *call) getBlob() (any, error) {
+func (c *request) getBlob() (any, error) {
 	file, name, err := c.authorizeBlob("r")
 	if err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func (c *call) getBlob() (any, error) {
 	}), nil
 }
 
-func (c *call) deleteBlob() (any, error) {
+func (c *request) deleteBlob() (any, error) {
 	file, name, err := c.authorizeBlob("d")
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func (p blobProperties) write(h http.Header, written time.Time) {
 
 // sliceAddress is how a manifest names a blob, by the public address of the container, with azure in place of https. Clients
 // replace https in the address of their credentials and compare. Over plain http there is nothing to replace.
-func (c *call) sliceAddress(name string) string {
+func (c *request) sliceAddress(name string) string {
 	if c.s.opts.S3 != nil {
 		return objectAddress(name)
 	}

@@ -23,7 +23,7 @@ const bodyFileDays = 1
 // maxFormFields bounds the memory of the fields other than the file.
 const maxFormFields = 4 << 20
 
-func (c *call) importBody() (any, error) {
+func (c *request) importBody() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (c *call) importBody() (any, error) {
 	return c.ofBody(func(in *input, file func(*input) (int64, error)) (jobSpec, error) { return c.importSpec(in, t, file) })
 }
 
-func (c *call) createTableOfBody() (any, error) {
+func (c *request) createTableOfBody() (any, error) {
 	// Before the bytes are taken.
 	if err := c.view(func(tx *txn) error { return c.findWritable(tx, c.r.PathValue("bucket")) }); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (c *call) createTableOfBody() (any, error) {
 }
 
 // ofBody stores the bytes of the body as a file, runs the job that spec makes of it, and returns the job's results.
-func (c *call) ofBody(spec func(in *input, file func(*input) (int64, error)) (jobSpec, error)) (any, error) {
+func (c *request) ofBody(spec func(in *input, file func(*input) (int64, error)) (jobSpec, error)) (any, error) {
 	in, name, id, err := c.readBodyFile()
 	if id != 0 {
 		defer c.s.dropBodyFile(id)
@@ -87,7 +87,7 @@ func (s *Server) dropBodyFile(id int64) {
 }
 
 // readBodyFile reads the fields of the body and stores its CSV. id is 0 if there is none.
-func (c *call) readBodyFile() (in *input, name string, id int64, err error) {
+func (c *request) readBodyFile() (in *input, name string, id int64, err error) {
 	kind, params, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if kind == "multipart/form-data" {
 		return c.readFormFile(params["boundary"])
@@ -106,7 +106,7 @@ func (c *call) readBodyFile() (in *input, name string, id int64, err error) {
 }
 
 // readFormFile reads a multipart form. The file is not kept in memory.
-func (c *call) readFormFile(boundary string) (in *input, name string, id int64, err error) {
+func (c *request) readFormFile(boundary string) (in *input, name string, id int64, err error) {
 	in, err = readParts(&contextReader{c.r.Context(), c.r.Body}, boundary, maxFormFields, func(p *multipart.Part) (taken bool, err error) {
 		field := p.FormName()
 		if field != "data" && field != "dataString" {
@@ -125,7 +125,7 @@ func (c *call) readFormFile(boundary string) (in *input, name string, id int64, 
 }
 
 // storeBody stores bytes for a file whose record follows. After a crash in between, the next opening removes them.
-func (c *call) storeBody(src io.Reader) (int64, error) {
+func (c *request) storeBody(src io.Reader) (int64, error) {
 	id, err := c.s.store.ids.take()
 	if err == nil {
 		_, err = c.s.blobs.put(id, "", src)

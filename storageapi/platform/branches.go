@@ -29,16 +29,16 @@ func (b devBranch) key() string { return strconv.FormatInt(b.ID, 10) }
 
 func (s *Server) branchRoutes() []route {
 	return []route{
-		{method: "GET", path: "/dev-branches", summary: "List branches", result: []storageapi.DevBranch{}, read: (*call).listBranches},
-		{method: "POST", path: "/dev-branches", summary: "Create a branch", body: "name! description", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).createBranch},
-		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", result: storageapi.DevBranch{}, read: (*call).getBranch},
-		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", body: "name description", result: storageapi.DevBranch{}, run: (*call).updateBranch},
-		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deleteBranch},
+		{method: "GET", path: "/dev-branches", summary: "List branches", result: []storageapi.DevBranch{}, read: (*request).listBranches},
+		{method: "POST", path: "/dev-branches", summary: "Create a branch", body: "name! description", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).createBranch},
+		{method: "GET", path: "/dev-branches/{id}", summary: "Branch detail", result: storageapi.DevBranch{}, read: (*request).getBranch},
+		{method: "PUT", path: "/dev-branches/{id}", summary: "Update a branch", body: "name description", result: storageapi.DevBranch{}, run: (*request).updateBranch},
+		{method: "DELETE", path: "/dev-branches/{id}", summary: "Delete a branch", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).deleteBranch},
 	}
 }
 
 // findBranch reads the branch of the path.
-func (c *call) findBranch() error {
+func (c *request) findBranch() error {
 	name := c.r.PathValue("branch")
 	if name == "" || name == "default" || name == c.branch {
 		return nil
@@ -62,7 +62,7 @@ func getBranch(tx *txn, id int64) (devBranch, error) {
 }
 
 // listBranches returns development branches in the order of their ids, then the default branch.
-func (c *call) listBranches(tx *txn) (any, error) {
+func (c *request) listBranches(tx *txn) (any, error) {
 	var list, last []storageapi.DevBranch
 	for b := range each[devBranch](tx, key("branch", ""), false) {
 		if b.IsDefault {
@@ -75,11 +75,11 @@ func (c *call) listBranches(tx *txn) (any, error) {
 }
 
 // pathBranch reads the branch whose number is the last element of the path.
-func (c *call) pathBranch(tx *txn) (devBranch, error) {
+func (c *request) pathBranch(tx *txn) (devBranch, error) {
 	return pathRecord[devBranch](c, tx, "Branch", branchNotFound, branchKey)
 }
 
-func (c *call) getBranch(tx *txn) (any, error) {
+func (c *request) getBranch(tx *txn) (any, error) {
 	b, err := c.pathBranch(tx)
 	return b.answer(), err
 }
@@ -100,7 +100,7 @@ const (
 
 var errNotMaster = accessDenied("only a master token can change branches")
 
-func (c *call) createBranch() (any, error) {
+func (c *request) createBranch() (any, error) {
 	if !c.token.Master {
 		return nil, errNotMaster
 	}
@@ -131,7 +131,7 @@ func (s *Server) branchCreateJob(run *jobRun, p branchParams) error {
 	})
 }
 
-func (c *call) updateBranch() (any, error) {
+func (c *request) updateBranch() (any, error) {
 	if !c.token.Master {
 		return nil, errNotMaster
 	}
@@ -162,7 +162,7 @@ func (c *call) updateBranch() (any, error) {
 	})
 }
 
-func (c *call) deleteBranch() (any, error) {
+func (c *request) deleteBranch() (any, error) {
 	if !c.token.Master {
 		return nil, errNotMaster
 	}

@@ -33,11 +33,11 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,96}$`)
 
 func (s *Server) bucketRoutes() []route {
 	return []route{
-		{method: "GET", path: "/buckets", summary: "List buckets", branch: optionalBranch, query: "include", result: []listedBucketShape{}, read: (*call).listBuckets},
-		{method: "POST", path: "/buckets", summary: "Create a bucket", branch: optionalBranch, body: "name! stage description displayName backend color *", status: http.StatusCreated, result: listedBucketShape{}, run: (*call).createBucket},
-		{method: "GET", path: "/buckets/{bucket}", summary: "Bucket detail with tables", branch: optionalBranch, query: "include", result: bucketShape{}, read: (*call).getBucket},
-		{method: "PUT", path: "/buckets/{bucket}", summary: "Update a bucket", branch: optionalBranch, query: "async", body: "displayName color", result: listedBucketShape{}, async: true, run: (*call).updateBucket},
-		{method: "DELETE", path: "/buckets/{bucket}", summary: "Delete a bucket", branch: optionalBranch, query: "force async", async: true, run: (*call).deleteBucket},
+		{method: "GET", path: "/buckets", summary: "List buckets", branch: optionalBranch, query: "include", result: []listedBucketShape{}, read: (*request).listBuckets},
+		{method: "POST", path: "/buckets", summary: "Create a bucket", branch: optionalBranch, body: "name! stage description displayName backend color *", status: http.StatusCreated, result: listedBucketShape{}, run: (*request).createBucket},
+		{method: "GET", path: "/buckets/{bucket}", summary: "Bucket detail with tables", branch: optionalBranch, query: "include", result: bucketShape{}, read: (*request).getBucket},
+		{method: "PUT", path: "/buckets/{bucket}", summary: "Update a bucket", branch: optionalBranch, query: "async", body: "displayName color", result: listedBucketShape{}, async: true, run: (*request).updateBucket},
+		{method: "DELETE", path: "/buckets/{bucket}", summary: "Delete a bucket", branch: optionalBranch, query: "force async", async: true, run: (*request).deleteBucket},
 	}
 }
 
@@ -46,7 +46,7 @@ func bucketLock(branch, id string) string { return "bucket " + branch + " " + id
 func bucketOwner(branch, id string) string { return "bucket" + sep + branch + sep + id }
 
 // findBucket reads a bucket that the caller may read.
-func (c *call) findBucket(tx *txn, id string) (bucket, error) {
+func (c *request) findBucket(tx *txn, id string) (bucket, error) {
 	var b bucket
 	if !tx.get(bucketKey(c.branch, id), &b) && (c.token.CanManageBuckets || c.token.Buckets[id] != "") {
 		return b, refuse(http.StatusNotFound, bucketNotFound, "The bucket %q was not found in the project \"%d\"", cut(id, 120), c.s.opts.ProjectID)
@@ -57,7 +57,7 @@ func (c *call) findBucket(tx *txn, id string) (bucket, error) {
 	return b, nil
 }
 
-func (c *call) bucketAnswer(tx *txn, b bucket) (storageapi.Bucket, []table) {
+func (c *request) bucketAnswer(tx *txn, b bucket) (storageapi.Bucket, []table) {
 	tables := all[table](tx, key("table", c.branch, b.ID+"."))
 	out := storageapi.Bucket{
 		URI: c.base() + storagePath + "/buckets/" + b.ID, ID: b.ID, Name: b.Name, DisplayName: b.DisplayName, Stage: b.Stage,
@@ -80,11 +80,11 @@ type bucketDetail struct {
 	Tables any `json:"tables"`
 }
 
-func (c *call) includes(name string) bool {
+func (c *request) includes(name string) bool {
 	return slices.Contains(strings.Split(c.query("include"), ","), name)
 }
 
-func (c *call) listBuckets(tx *txn) (any, error) {
+func (c *request) listBuckets(tx *txn) (any, error) {
 	list := []bucketDetail{}
 	for b := range each[bucket](tx, key("bucket", c.branch, ""), false) {
 		if !c.token.mayRead(b.ID) {
@@ -100,12 +100,12 @@ func (c *call) listBuckets(tx *txn) (any, error) {
 }
 
 // briefBucket describes a bucket with the address of its tables.
-func (c *call) briefBucket(tx *txn, b bucket) bucketDetail {
+func (c *request) briefBucket(tx *txn, b bucket) bucketDetail {
 	out, _ := c.bucketAnswer(tx, b)
 	return bucketDetail{out, out.URI + "/tables"}
 }
 
-func (c *call) getBucket(tx *txn) (any, error) {
+func (c *request) getBucket(tx *txn) (any, error) {
 	b, err := c.findBucket(tx, c.r.PathValue("bucket"))
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *call) getBucket(tx *txn) (any, error) {
 }
 
 // checkBucketName refuses a name that another bucket shows.
-func (c *call) checkBucketName(tx *txn, id, displayName string) error {
+func (c *request) checkBucketName(tx *txn, id, displayName string) error {
 	taken := func(b bucket) bool { return b.ID != id && b.DisplayName == displayName }
 	return refuseIf(tx, key("bucket", c.branch, ""), taken, func(b bucket) error {
 		return refuse(http.StatusBadRequest, bucketExists, "The display name %q is taken by bucket %q", displayName, b.ID)
@@ -137,7 +137,7 @@ var bucketFields = []string{
 	"sharing", "hasExternalSchema", "databaseName", "path", "isLinkedBucket", "owner", "metadata",
 }
 
-func (c *call) createBucket() (any, error) {
+func (c *request) createBucket() (any, error) {
 	if !c.token.CanManageBuckets {
 		return nil, accessDenied("the token cannot create buckets")
 	}
@@ -184,7 +184,7 @@ type bucketParams struct {
 	Color       *string `json:"color,omitempty"`
 }
 
-func (c *call) updateBucket() (any, error) {
+func (c *request) updateBucket() (any, error) {
 	in := c.input(bucketCode)
 	p := bucketParams{Bucket: c.r.PathValue("bucket"), DisplayName: in.text("displayName"), Color: in.text("color")}
 	if p.DisplayName != nil && !validName.MatchString(*p.DisplayName) {
@@ -194,7 +194,7 @@ func (c *call) updateBucket() (any, error) {
 }
 
 // manageBucket runs an operation on an existing bucket that the caller may manage.
-func (c *call) manageBucket(operation string, p bucketParams) (any, error) {
+func (c *request) manageBucket(operation string, p bucketParams) (any, error) {
 	err := c.view(func(tx *txn) error {
 		_, err := c.findBucket(tx, p.Bucket)
 		if err == nil && !c.token.CanManageBuckets {
@@ -209,7 +209,7 @@ func (c *call) manageBucket(operation string, p bucketParams) (any, error) {
 }
 
 func (s *Server) bucketUpdateJob(run *jobRun, p bucketParams) error {
-	c := run.call()
+	c := run.request()
 	return run.finish(bucketLock(c.branch, ""), func(tx *txn) (any, error) {
 		b, err := c.findBucket(tx, p.Bucket)
 		if err != nil {
@@ -230,7 +230,7 @@ func (s *Server) bucketUpdateJob(run *jobRun, p bucketParams) error {
 	})
 }
 
-func (c *call) deleteBucket() (any, error) {
+func (c *request) deleteBucket() (any, error) {
 	return c.manageBucket("bucketDelete", bucketParams{Bucket: c.r.PathValue("bucket"), Force: c.queryFlag("force")})
 }
 
@@ -275,7 +275,7 @@ func dropBucket(tx *txn, branch string, p bucketParams) ([]table, error) {
 }
 
 // findWritable checks that a bucket is there and that the caller may write to it.
-func (c *call) findWritable(tx *txn, id string) error {
+func (c *request) findWritable(tx *txn, id string) error {
 	if _, err := c.findBucket(tx, id); err != nil {
 		return err
 	}

@@ -22,31 +22,31 @@ const (
 
 func (s *Server) componentRoutes() []route {
 	return []route{
-		{method: "GET", path: "/components", summary: "List components with configurations", branch: optionalBranch, query: "include componentType isDeleted", result: []componentShape{}, read: (*call).listComponents},
-		{method: "GET", path: "/components/{component}", summary: "Component detail", branch: optionalBranch, public: true, result: storageapi.Component{}, run: (*call).getComponent},
+		{method: "GET", path: "/components", summary: "List components with configurations", branch: optionalBranch, query: "include componentType isDeleted", result: []componentShape{}, read: (*request).listComponents},
+		{method: "GET", path: "/components/{component}", summary: "Component detail", branch: optionalBranch, public: true, result: storageapi.Component{}, run: (*request).getComponent},
 	}
 }
 
 func (s *Server) configurationRoutes() []route {
 	return []route{
-		{method: "GET", path: configsPath, summary: "List configurations", branch: optionalBranch, query: "isDeleted", result: []storageapi.Configuration{}, read: (*call).listConfigurations},
-		{method: "POST", path: configsPath, summary: "Create a configuration", branch: optionalBranch, body: "name! configurationId description configuration state isDisabled changeDescription *", status: http.StatusCreated, result: storageapi.Configuration{}, run: (*call).createConfiguration},
-		{method: "GET", path: configPath, summary: "Configuration detail", branch: optionalBranch, result: storageapi.Configuration{}, read: ofConfiguration((*call).getConfiguration)},
-		{method: "PUT", path: configPath, summary: "Update a configuration", branch: optionalBranch, body: rowBody + " rowsSortOrder", result: storageapi.Configuration{}, run: (*call).updateConfiguration},
-		{method: "PUT", path: configPath + "/state", summary: "Update the state of a configuration", branch: optionalBranch, body: "state!", result: storageapi.Configuration{}, run: (*call).updateConfigurationState},
-		{method: "DELETE", path: configPath, summary: "Delete a configuration, or purge it from the trash", branch: optionalBranch, body: "changeDescription", run: (*call).deleteConfiguration},
-		{method: "POST", path: configPath + "/restore", summary: "Restore a configuration from the trash", branch: optionalBranch, body: "changeDescription", result: storageapi.Configuration{}, run: (*call).restoreConfiguration},
-		{method: "POST", path: configPath + "/reset-to-default", summary: "Reset a configuration of a branch", branch: optionalBranch, run: (*call).resetConfiguration},
-		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, query: "componentId configurationId metadataKeys include", result: []storageapi.ConfigurationMatch{}, read: (*call).searchConfigurations},
+		{method: "GET", path: configsPath, summary: "List configurations", branch: optionalBranch, query: "isDeleted", result: []storageapi.Configuration{}, read: (*request).listConfigurations},
+		{method: "POST", path: configsPath, summary: "Create a configuration", branch: optionalBranch, body: "name! configurationId description configuration state isDisabled changeDescription *", status: http.StatusCreated, result: storageapi.Configuration{}, run: (*request).createConfiguration},
+		{method: "GET", path: configPath, summary: "Configuration detail", branch: optionalBranch, result: storageapi.Configuration{}, read: ofConfiguration((*request).getConfiguration)},
+		{method: "PUT", path: configPath, summary: "Update a configuration", branch: optionalBranch, body: rowBody + " rowsSortOrder", result: storageapi.Configuration{}, run: (*request).updateConfiguration},
+		{method: "PUT", path: configPath + "/state", summary: "Update the state of a configuration", branch: optionalBranch, body: "state!", result: storageapi.Configuration{}, run: (*request).updateConfigurationState},
+		{method: "DELETE", path: configPath, summary: "Delete a configuration, or purge it from the trash", branch: optionalBranch, body: "changeDescription", run: (*request).deleteConfiguration},
+		{method: "POST", path: configPath + "/restore", summary: "Restore a configuration from the trash", branch: optionalBranch, body: "changeDescription", result: storageapi.Configuration{}, run: (*request).restoreConfiguration},
+		{method: "POST", path: configPath + "/reset-to-default", summary: "Reset a configuration of a branch", branch: optionalBranch, run: (*request).resetConfiguration},
+		{method: "GET", path: "/search/component-configurations", summary: "Search configurations", branch: requiredBranch, query: "componentId configurationId metadataKeys include", result: []storageapi.ConfigurationMatch{}, read: (*request).searchConfigurations},
 	}
 }
 
-func (c *call) pathConfiguration() configID {
+func (c *request) pathConfiguration() configID {
 	return configID{c.branch, c.r.PathValue("component"), c.r.PathValue("config")}
 }
 
 // configID returns the configuration of the path if the caller may use its component.
-func (c *call) configID() (configID, error) {
+func (c *request) configID() (configID, error) {
 	id := c.pathConfiguration()
 	if _, err := c.s.component(id.component); err != nil {
 		return id, err
@@ -61,7 +61,7 @@ func (c *call) configID() (configID, error) {
 }
 
 // openConfiguration reads the configuration of the path, a live one or one in the trash.
-func (c *call) openConfiguration(tx *txn, deleted bool) (*configuration, error) {
+func (c *request) openConfiguration(tx *txn, deleted bool) (*configuration, error) {
 	id, err := c.configID()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (c *call) openConfiguration(tx *txn, deleted bool) (*configuration, error) 
 }
 
 // changeConfiguration runs a change of the configuration of the path, a live one or one in the trash.
-func (c *call) changeConfiguration(deleted bool, change func(conf *configuration) (any, error)) (any, error) {
+func (c *request) changeConfiguration(deleted bool, change func(conf *configuration) (any, error)) (any, error) {
 	return c.change(c.pathConfiguration().lock(), func(tx *txn) (any, error) {
 		conf, err := c.openConfiguration(tx, deleted)
 		if err != nil {
@@ -81,8 +81,8 @@ func (c *call) changeConfiguration(deleted bool, change func(conf *configuration
 }
 
 // ofConfiguration adapts a read of the live configuration of the path.
-func ofConfiguration(read func(c *call, conf *configuration) (any, error)) func(c *call, tx *txn) (any, error) {
-	return func(c *call, tx *txn) (any, error) {
+func ofConfiguration(read func(c *request, conf *configuration) (any, error)) func(c *request, tx *txn) (any, error) {
+	return func(c *request, tx *txn) (any, error) {
 		conf, err := c.openConfiguration(tx, false)
 		if err != nil {
 			return nil, err
@@ -148,7 +148,7 @@ func configurationsOf(tx *txn, branch, component string, deleted bool, with incl
 	return list
 }
 
-func (c *call) listConfigurations(tx *txn) (any, error) {
+func (c *request) listConfigurations(tx *txn) (any, error) {
 	id, err := c.configID()
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (c *call) listConfigurations(tx *txn) (any, error) {
 }
 
 // listComponents returns components that have a configuration, with the requested parts only.
-func (c *call) listComponents(tx *txn) (any, error) {
+func (c *request) listComponents(tx *txn) (any, error) {
 	deleted, with, kind := c.queryFlag("isDeleted"), c.includedParts(), c.query("componentType")
 	var ids []string
 	for k := range tx.scan(key("config", c.branch, ""), false) {
@@ -189,7 +189,7 @@ func (c *call) listComponents(tx *txn) (any, error) {
 }
 
 // includedParts reads the parameter include.
-func (c *call) includedParts() (with include) {
+func (c *request) includedParts() (with include) {
 	in := c.reading(&input{}, "storage.validation", nil)
 	parts := map[string]*bool{"configuration": &with.content, "rows": &with.rows, "state": &with.state, "": new(bool)}
 	for name := range strings.SplitSeq(c.query("include"), ",") {
@@ -244,7 +244,7 @@ func (tx *txn) without(v any, absent ...string) map[string]any {
 	return out
 }
 
-func (c *call) getComponent() (any, error) {
+func (c *request) getComponent() (any, error) {
 	component, err := c.s.component(c.r.PathValue("component"))
 	if err != nil {
 		return nil, err
@@ -252,11 +252,11 @@ func (c *call) getComponent() (any, error) {
 	return component.Component, nil
 }
 
-func (c *call) getConfiguration(conf *configuration) (any, error) {
+func (c *request) getConfiguration(conf *configuration) (any, error) {
 	return conf.response(includeAll), nil
 }
 
-func (c *call) createConfiguration() (any, error) {
+func (c *request) createConfiguration() (any, error) {
 	id, err := c.configID()
 	if err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func alreadyExists(id configID) error {
 
 // newConfiguration runs create for a new configuration. Without an id it takes the next number, and skips numbers that a
 // caller has chosen as an id.
-func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (any, error)) (any, error) {
+func (c *request) newConfiguration(id configID, create func(tx *txn, id configID) (any, error)) (any, error) {
 	if id.config != "" {
 		return c.change(id.lock(), func(tx *txn) (any, error) { return create(tx, id) })
 	}
@@ -316,7 +316,7 @@ func (c *call) newConfiguration(id configID, create func(tx *txn, id configID) (
 }
 
 // updateConfiguration makes a new version, unless the state is all that was sent.
-func (c *call) updateConfiguration() (any, error) {
+func (c *request) updateConfiguration() (any, error) {
 	in := c.input(configCode)
 	e := readChange(in)
 	if e.name != nil && *e.name == "" {
@@ -363,7 +363,7 @@ func checkOrder(v configVersion, order []string) error {
 	return nil
 }
 
-func (c *call) readStateBody(code, invalid string) json.RawMessage {
+func (c *request) readStateBody(code, invalid string) json.RawMessage {
 	in := c.input(code)
 	in.only("state")
 	state := in.object("state", invalid)
@@ -373,7 +373,7 @@ func (c *call) readStateBody(code, invalid string) json.RawMessage {
 	return state
 }
 
-func (c *call) updateConfigurationState() (any, error) {
+func (c *request) updateConfigurationState() (any, error) {
 	state := c.readStateBody(configCode, configCode)
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		conf.tx.put(conf.state(), state)
@@ -382,7 +382,7 @@ func (c *call) updateConfigurationState() (any, error) {
 }
 
 // deleteConfiguration moves a configuration into the trash, or purges one that is there.
-func (c *call) deleteConfiguration() (any, error) {
+func (c *request) deleteConfiguration() (any, error) {
 	id, err := c.configID()
 	if err != nil {
 		return nil, err
@@ -419,7 +419,7 @@ func purge(tx *txn, id configID) {
 	}
 }
 
-func (c *call) restoreConfiguration() (any, error) {
+func (c *request) restoreConfiguration() (any, error) {
 	text := c.changeText()
 	return c.changeConfiguration(true, func(conf *configuration) (any, error) {
 		next := conf.head.Latest

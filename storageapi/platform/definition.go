@@ -47,7 +47,7 @@ func checkKeyColumns(in *input, field string, names []string, has func(name stri
 	}
 }
 
-func (c *call) defineTable() (any, error) {
+func (c *request) defineTable() (any, error) {
 	in := c.input(tableCode)
 	d := definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}
 	in.name("name", d.Name)
@@ -79,7 +79,7 @@ func (c *call) defineTable() (any, error) {
 }
 
 // checkNewTable refuses before the job a table that the job would refuse.
-func (c *call) checkNewTable(bucketID, name string) error {
+func (c *request) checkNewTable(bucketID, name string) error {
 	return c.view(func(tx *txn) error {
 		if err := c.findWritable(tx, bucketID); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (s *Server) tableDefinitionJob(run *jobRun, d definition) error {
 	if err != nil {
 		return err
 	}
-	c := run.call()
+	c := run.request()
 	return run.finish(bucketLock(t.Branch, d.Bucket), func(tx *txn) (any, error) {
 		if err := insertTable(tx, t); err != nil {
 			return nil, err

@@ -236,13 +236,13 @@ func (e *execution) decryptSecrets(content json.RawMessage) (json.RawMessage, er
 
 func (s *Server) encryptionRoutes() []route {
 	return []route{
-		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, query: "componentId projectId configId branchType", body: "*", result: text(""), run: (*call).encrypt},
+		{method: "POST", path: "/encrypt", summary: "Encrypt a text, or the members of a JSON object whose names begin with #", public: true, api: encryptionAPI, query: "componentId projectId configId branchType", body: "*", result: text(""), run: (*request).encrypt},
 	}
 }
 
 // encrypt responds in the media type of the request. It needs no token, because only components of this installation can read the
 // response. It accepts a project other than this server's. Runs here cannot read such a value.
-func (c *call) encrypt() (any, error) {
+func (c *request) encrypt() (any, error) {
 	query := c.r.URL.Query()
 	scope := cipherScope{query.Get("componentId"), query.Get("projectId"), query.Get("configId")}
 	switch {

@@ -17,21 +17,21 @@ const (
 
 func (s *Server) eventRoutes() []route {
 	return []route{
-		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, body: "component! message! type configurationId runId params results duration *", status: http.StatusCreated, result: eventIDShape{}, run: (*call).createEvent},
-		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, query: pageQuery + " runId component", result: []storageapi.Event{}, read: (*call).listEvents},
-		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, query: pageQuery, result: []storageapi.Event{}, read: (*call).listTableEvents},
-		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, result: storageapi.Event{}, read: (*call).getEvent},
-		{method: "POST", path: "/tickets", summary: "Take a new number", status: http.StatusCreated, result: idShape{}, run: (*call).createTicket},
+		{method: "POST", path: "/events", summary: "Create an event", branch: optionalBranch, body: "component! message! type configurationId runId params results duration *", status: http.StatusCreated, result: eventIDShape{}, run: (*request).createEvent},
+		{method: "GET", path: "/events", summary: "List events, the newest first", branch: optionalBranch, query: pageQuery + " runId component", result: []storageapi.Event{}, read: (*request).listEvents},
+		{method: "GET", path: "/tables/{table}/events", summary: "List the events of a table, the newest first", branch: optionalBranch, query: pageQuery, result: []storageapi.Event{}, read: (*request).listTableEvents},
+		{method: "GET", path: "/events/{id}", summary: "Event detail", branch: optionalBranch, result: storageapi.Event{}, read: (*request).getEvent},
+		{method: "POST", path: "/tickets", summary: "Take a new number", status: http.StatusCreated, result: idShape{}, run: (*request).createTicket},
 	}
 }
 
 // createTicket returns a number that no other call gets.
-func (c *call) createTicket() (any, error) {
+func (c *request) createTicket() (any, error) {
 	id, err := c.s.store.ids.takeText()
 	return map[string]string{"id": id}, err
 }
 
-func (c *call) createEvent() (any, error) {
+func (c *request) createEvent() (any, error) {
 	in := c.input(eventCode)
 	e := storageapi.Event{
 		Created: now(), Component: in.required("component"), Message: in.required("message"), Type: in.textOr("type", "info"),
@@ -152,11 +152,11 @@ func putTableEvent(tx *txn, id int64, r jobRecord) {
 	putEvent(tx, id, &e)
 }
 
-func (c *call) seesEvent(e storageapi.Event) bool {
+func (c *request) seesEvent(e storageapi.Event) bool {
 	return c.token.CanManageBuckets || int64(e.Token.ID) == c.token.ID
 }
 
-func (c *call) listEvents(tx *txn) (any, error) {
+func (c *request) listEvents(tx *txn) (any, error) {
 	p, run, component := c.page(1000), c.query("runId"), c.query("component")
 	events := each[storageapi.Event](tx, key("event", ""), true)
 	switch {
@@ -171,7 +171,7 @@ func (c *call) listEvents(tx *txn) (any, error) {
 }
 
 // listTableEvents lists the events of a table for every token that may read it.
-func (c *call) listTableEvents(tx *txn) (any, error) {
+func (c *request) listTableEvents(tx *txn) (any, error) {
 	p := c.page(1000)
 	t, err := c.pathTable(tx, false)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *call) listTableEvents(tx *txn) (any, error) {
 
 func asItIs[V any](v V) V { return v }
 
-func (c *call) getEvent(tx *txn) (any, error) {
+func (c *request) getEvent(tx *txn) (any, error) {
 	const code = "storage.events.notFound"
 	e, err := pathRecord[storageapi.Event](c, tx, "Event", code, eventKey)
 	if err == nil && !c.seesEvent(e) {

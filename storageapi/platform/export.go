@@ -18,7 +18,7 @@ const (
 	maxPreviewCell = 16 << 10
 )
 
-func (c *call) preview() (any, error) {
+func (c *request) preview() (any, error) {
 	in := c.queryInput()
 	sel := readSelection(in)
 	sel.Limit = cmp.Or(sel.Limit, 100)
@@ -108,7 +108,7 @@ func (p exportParams) cacheKey(branch string) (string, error) {
 	return key("export", branch, p.Table, hex.EncodeToString(sum[:16])), err
 }
 
-func (c *call) exportTable() (any, error) {
+func (c *request) exportTable() (any, error) {
 	in := c.input(selectionCode)
 	p := exportParams{Query: readSelection(in), Gzip: in.flagOr("gzip", false), Format: in.textOr("format", formatCSV)}
 	if p.Format != formatCSV && p.Format != formatJSON {

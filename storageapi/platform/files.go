@@ -75,20 +75,20 @@ func dropFileOf(tx *txn, id int64) {
 
 func (s *Server) fileRoutes() []route {
 	return []route{
-		{method: "POST", path: "/files/prepare", summary: "Create a file and get the credentials of its upload", branch: optionalBranch, body: "name! sizeBytes contentType isPermanent notify tags isSliced isEncrypted federationToken", status: http.StatusCreated, result: storageapi.File{}, run: (*call).prepareFile},
-		{method: "GET", path: "/files", summary: "List files, the newest first", branch: optionalBranch, query: pageQuery + " tags q runId sinceId maxId showExpired", result: []storageapi.File{}, read: (*call).listFiles},
-		{method: "GET", path: "/files/{id}", summary: "File detail", branch: optionalBranch, query: "federationToken", result: storageapi.File{}, run: (*call).getFile},
-		{method: "DELETE", path: "/files/{id}", summary: "Delete a file", branch: optionalBranch, query: "async", async: true, run: (*call).deleteFile},
-		{method: "POST", path: "/files/{id}/tags", summary: "Add a tag", branch: optionalBranch, body: "tag!", run: (*call).addFileTag},
-		{method: "DELETE", path: "/files/{id}/tags/{tag}", summary: "Remove a tag", branch: optionalBranch, run: (*call).removeFileTag},
-		{method: "PUT", path: "/files/{id}/refresh", summary: "Renew the credentials of an upload", branch: optionalBranch, result: storageapi.File{}, run: (*call).refreshFile},
-		{method: "GET", path: "/files/{id}/content", summary: "Content of a file that is not sliced", branch: optionalBranch, result: text(""), run: (*call).fileContent},
+		{method: "POST", path: "/files/prepare", summary: "Create a file and get the credentials of its upload", branch: optionalBranch, body: "name! sizeBytes contentType isPermanent notify tags isSliced isEncrypted federationToken", status: http.StatusCreated, result: storageapi.File{}, run: (*request).prepareFile},
+		{method: "GET", path: "/files", summary: "List files, the newest first", branch: optionalBranch, query: pageQuery + " tags q runId sinceId maxId showExpired", result: []storageapi.File{}, read: (*request).listFiles},
+		{method: "GET", path: "/files/{id}", summary: "File detail", branch: optionalBranch, query: "federationToken", result: storageapi.File{}, run: (*request).getFile},
+		{method: "DELETE", path: "/files/{id}", summary: "Delete a file", branch: optionalBranch, query: "async", async: true, run: (*request).deleteFile},
+		{method: "POST", path: "/files/{id}/tags", summary: "Add a tag", branch: optionalBranch, body: "tag!", run: (*request).addFileTag},
+		{method: "DELETE", path: "/files/{id}/tags/{tag}", summary: "Remove a tag", branch: optionalBranch, run: (*request).removeFileTag},
+		{method: "PUT", path: "/files/{id}/refresh", summary: "Renew the credentials of an upload", branch: optionalBranch, result: storageapi.File{}, run: (*request).refreshFile},
+		{method: "GET", path: "/files/{id}/content", summary: "Content of a file that is not sliced", branch: optionalBranch, result: text(""), run: (*request).fileContent},
 	}
 }
 
 func validTag(tag string) bool { return tag != "" && len(tag) <= 255 && !strings.Contains(tag, sep) }
 
-func (c *call) prepareFile() (any, error) {
+func (c *request) prepareFile() (any, error) {
 	in := c.input(fileCode)
 	f := storedFile{
 		Branch: c.branch, Name: in.required("name"), Created: now(), Sliced: in.flagOr("isSliced", false),
@@ -129,7 +129,7 @@ func (c *call) prepareFile() (any, error) {
 	return c.fileAnswer(f, c.addUpload)
 }
 
-func (c *call) addUpload(out *storageapi.File, f storedFile) error {
+func (c *request) addUpload(out *storageapi.File, f storedFile) error {
 	if c.s.opts.S3 == nil {
 		credentials, err := c.blobCredentials(f.ID, rightsWrite, uploadLife)
 		out.AzureUpload = &storageapi.AzureUploadParams{
@@ -145,7 +145,7 @@ func (c *call) addUpload(out *storageapi.File, f storedFile) error {
 	return err
 }
 
-func (c *call) addDownload(out *storageapi.File, f storedFile) error {
+func (c *request) addDownload(out *storageapi.File, f storedFile) error {
 	if c.s.opts.S3 == nil {
 		credentials, err := c.blobCredentials(f.ID, rightsRead, uploadLife)
 		out.AzurePath, out.AzureCredentials = &storageapi.AzurePath{Name: blobName(f.ID, f.Sliced), Container: blobContainer}, &credentials
@@ -157,7 +157,7 @@ func (c *call) addDownload(out *storageapi.File, f storedFile) error {
 }
 
 // fileAnswer describes a file. add adds its credentials, and may be nil.
-func (c *call) fileAnswer(f storedFile, add func(out *storageapi.File, f storedFile) error) (storageapi.File, error) {
+func (c *request) fileAnswer(f storedFile, add func(out *storageapi.File, f storedFile) error) (storageapi.File, error) {
 	query, err := c.s.signedQuery(f.ID, rightsRead, time.Now().Add(downloadLife))
 	name := blobName(f.ID, f.Sliced)
 	if f.Sliced {
@@ -182,11 +182,11 @@ func (c *call) fileAnswer(f storedFile, add func(out *storageapi.File, f storedF
 	return out, err
 }
 
-func (c *call) seesFile(f storedFile) bool {
+func (c *request) seesFile(f storedFile) bool {
 	return f.Branch == c.branch && (c.token.CanReadAllFileUploads || int64(f.Creator.ID) == c.token.ID)
 }
 
-func (c *call) findFile(tx *txn, id int64) (storedFile, error) {
+func (c *request) findFile(tx *txn, id int64) (storedFile, error) {
 	absent := refuse(http.StatusNotFound, fileNotFound, "File %d not found", id)
 	f, err := find[storedFile](tx, fileKey(id), absent)
 	switch {
@@ -200,7 +200,7 @@ func (c *call) findFile(tx *txn, id int64) (storedFile, error) {
 	return f, nil
 }
 
-func (c *call) pathFile() (f storedFile, err error) {
+func (c *request) pathFile() (f storedFile, err error) {
 	id, err := c.knownID("id", "File", fileNotFound)
 	if err != nil {
 		return f, err
@@ -208,7 +208,7 @@ func (c *call) pathFile() (f storedFile, err error) {
 	return seen(c, func(tx *txn) (storedFile, error) { return c.findFile(tx, id) })
 }
 
-func (c *call) getFile() (any, error) {
+func (c *request) getFile() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (c *call) getFile() (any, error) {
 }
 
 // listFiles reads the index of the tags when there are some, and all files otherwise.
-func (c *call) listFiles(tx *txn) (any, error) {
+func (c *request) listFiles(tx *txn) (any, error) {
 	p, query, tags := c.page(1000), c.r.URL.Query(), c.queryList("tags")
 	if query.Has("tags") {
 		return nil, refuse(http.StatusBadRequest, "storage.validation", "Parameter tags: want an array, tags[]")
@@ -247,7 +247,7 @@ func (c *call) listFiles(tx *txn) (any, error) {
 }
 
 // taggedFiles yields the files that have one of the tags, the newest first.
-func (c *call) taggedFiles(tx *txn, tags []string) iter.Seq[storedFile] {
+func (c *request) taggedFiles(tx *txn, tags []string) iter.Seq[storedFile] {
 	return func(yield func(storedFile) bool) {
 		var ids []int64
 		for _, tag := range tags {
@@ -276,7 +276,7 @@ type fileParams struct {
 	File int64 `json:"fileId"`
 }
 
-func (c *call) deleteFile() (any, error) {
+func (c *request) deleteFile() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
 		return nil, err
@@ -336,7 +336,7 @@ func (s *Server) sweepBlobs() error {
 }
 
 // changeTags changes the tags of the file of the path.
-func (c *call) changeTags(change func(tags []string) []string) (any, error) {
+func (c *request) changeTags(change func(tags []string) []string) (any, error) {
 	id, err := c.knownID("id", "File", fileNotFound)
 	if err != nil {
 		return nil, err
@@ -353,7 +353,7 @@ func (c *call) changeTags(change func(tags []string) []string) (any, error) {
 	})
 }
 
-func (c *call) addFileTag() (any, error) {
+func (c *request) addFileTag() (any, error) {
 	in := c.input(fileCode)
 	tag := in.required("tag")
 	if tag != "" && !validTag(tag) {
@@ -370,7 +370,7 @@ func (c *call) addFileTag() (any, error) {
 	})
 }
 
-func (c *call) removeFileTag() (any, error) {
+func (c *request) removeFileTag() (any, error) {
 	return c.changeTags(func(tags []string) []string {
 		return slices.DeleteFunc(tags, func(tag string) bool { return tag == c.r.PathValue("tag") })
 	})
@@ -378,7 +378,7 @@ func (c *call) removeFileTag() (any, error) {
 
 // refreshFile renews the credentials of an upload while the file can still be uploaded. They allow to replace the bytes, so
 // the right to read the file is not enough.
-func (c *call) refreshFile() (any, error) {
+func (c *request) refreshFile() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
 		return nil, err
@@ -392,7 +392,7 @@ func (c *call) refreshFile() (any, error) {
 	return c.fileAnswer(f, c.addUpload)
 }
 
-func (c *call) fileContent() (any, error) {
+func (c *request) fileContent() (any, error) {
 	f, err := c.pathFile()
 	if err != nil {
 		return nil, err

@@ -60,17 +60,17 @@ func (f csvFormat) texts() (delimiter, enclosure, escape string) {
 
 func (s *Server) tableDataRoutes() []route {
 	return []route{
-		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, body: "dataFileId! " + importBody, status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).importFile},
-		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, body: "data dataString dataFileId " + importBody, result: importShape{}, run: (*call).importBody},
-		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, body: tableBody + " data dataString dataFileId", status: http.StatusCreated, result: storageapi.Table{}, run: (*call).createTableOfBody},
-		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, query: selectionQuery + " format", result: text(""), run: (*call).preview},
-		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, body: selectionQuery + " format gzip fileType", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).exportTable},
-		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, query: selectionQuery + " allowTruncate", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deleteRows},
+		{method: "POST", path: "/tables/{table}/import-async", summary: "Import a file", branch: optionalBranch, body: "dataFileId! " + importBody, status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).importFile},
+		{method: "POST", path: "/tables/{table}/import", summary: "Import the bytes of the body and wait; deprecated", branch: optionalBranch, body: "data dataString dataFileId " + importBody, result: importShape{}, run: (*request).importBody},
+		{method: "POST", path: "/buckets/{bucket}/tables", summary: "Create a table from the bytes of the body and wait; deprecated", branch: optionalBranch, body: tableBody + " data dataString dataFileId", status: http.StatusCreated, result: storageapi.Table{}, run: (*request).createTableOfBody},
+		{method: "GET", path: "/tables/{table}/data-preview", summary: "First rows of a table", branch: optionalBranch, query: selectionQuery + " format", result: text(""), run: (*request).preview},
+		{method: "POST", path: "/tables/{table}/export-async", summary: "Export a table to a file", branch: optionalBranch, body: selectionQuery + " format gzip fileType", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).exportTable},
+		{method: "DELETE", path: "/tables/{table}/rows", summary: "Delete rows", branch: optionalBranch, query: selectionQuery + " allowTruncate", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).deleteRows},
 	}
 }
 
 // dataFile reads and checks the field dataFileId.
-func (c *call) dataFile(in *input) (int64, error) {
+func (c *request) dataFile(in *input) (int64, error) {
 	id := in.integer("dataFileId")
 	if id == nil {
 		in.fail("dataFileId", "This value should not be blank.")
@@ -82,7 +82,7 @@ func (c *call) dataFile(in *input) (int64, error) {
 	})
 }
 
-func (c *call) importFile() (any, error) {
+func (c *request) importFile() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (c *call) importFile() (any, error) {
 }
 
 // importSpec reads the parameters of an import into a table. file finds the file after the other fields were read.
-func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error)) (spec jobSpec, err error) {
+func (c *request) importSpec(in *input, t table, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Table: t.ID, Source: importSource{Type: "file"}}
 	h := &p.Params
 	h.Incremental, h.WithoutHeaders = in.flagOr("incremental", false), in.flagOr("withoutHeaders", false)
@@ -131,7 +131,7 @@ func (c *call) importSpec(in *input, t table, file func(in *input) (int64, error
 }
 
 // createTable makes a table of a file, which needs a header.
-func (c *call) createTable() (any, error) {
+func (c *request) createTable() (any, error) {
 	spec, err := c.createSpec(c.input(tableCode), c.dataFile)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (c *call) createTable() (any, error) {
 }
 
 // createSpec reads the parameters of a table made of a file. file finds the file after the other fields were read.
-func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec jobSpec, err error) {
+func (c *request) createSpec(in *input, file func(in *input) (int64, error)) (spec jobSpec, err error) {
 	p := importParams{Source: importSource{Type: "file"}, New: &definition{Bucket: c.r.PathValue("bucket"), Name: in.required("name")}}
 	in.name("name", p.New.Name)
 	if in.has("primaryKey") {
@@ -165,7 +165,7 @@ func (c *call) createSpec(in *input, file func(in *input) (int64, error)) (spec 
 }
 
 func (s *Server) openSource(run *jobRun, p importParams) (src *fileRows, err error) {
-	f, err := viewed(s.store, func(tx *txn) (storedFile, error) { return run.call().findFile(tx, p.Source.FileID) })
+	f, err := viewed(s.store, func(tx *txn) (storedFile, error) { return run.request().findFile(tx, p.Source.FileID) })
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +317,7 @@ func (s *Server) tableCreateJob(run *jobRun, p importParams) (err error) {
 	if err != nil {
 		return fmt.Errorf("create table: %w", err)
 	}
-	c := run.call()
+	c := run.request()
 	return run.finish(bucketLock(t.Branch, d.Bucket), func(tx *txn) (any, error) {
 		load.commit(tx, &t, fresh)
 		if err := insertTable(tx, t); err != nil {

@@ -11,11 +11,11 @@ import (
 
 func (s *Server) indexRoutes() []route {
 	return []route{
-		{method: "GET", path: "", summary: "Index of the stack", public: true, query: "exclude", result: indexShape{}, run: (*call).index},
-		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, query: "exclude", result: indexShape{}, run: (*call).index},
-		{method: "GET", path: "/apis.json", summary: "APIs of the stack", public: true, api: portalAPI, run: (*call).portal},
-		{method: "GET", path: "/health-check", summary: "Whether the server runs", public: true, api: portalAPI, run: (*call).health},
-		{method: "GET", path: "/readiness-check", summary: "Whether the server can read and store", public: true, api: portalAPI, run: (*call).ready},
+		{method: "GET", path: "", summary: "Index of the stack", public: true, query: "exclude", result: indexShape{}, run: (*request).index},
+		{method: "GET", path: "/{$}", summary: "Index of the stack", public: true, query: "exclude", result: indexShape{}, run: (*request).index},
+		{method: "GET", path: "/apis.json", summary: "APIs of the stack", public: true, api: portalAPI, run: (*request).portal},
+		{method: "GET", path: "/health-check", summary: "Whether the server runs", public: true, api: portalAPI, run: (*request).health},
+		{method: "GET", path: "/readiness-check", summary: "Whether the server can read and store", public: true, api: portalAPI, run: (*request).ready},
 		describeRoute(storageAPI, "Storage"),
 		describeRoute(queueAPI, "Queue"),
 		describeRoute(encryptionAPI, "Encryption"),
@@ -26,18 +26,18 @@ func (s *Server) indexRoutes() []route {
 func describeRoute(of api, title string) route {
 	return route{
 		method: "GET", path: "/openapi/" + strings.ToLower(title) + ".json", summary: "Description of the " + title + " API", public: true, api: portalAPI,
-		run: func(c *call) (any, error) { return c.s.describeAPI(of, title, c.base()), nil },
+		run: func(c *request) (any, error) { return c.s.describeAPI(of, title, c.base()), nil },
 	}
 }
 
 var statusOK = map[string]string{"status": "ok"}
 
-func (c *call) health() (any, error) { return statusOK, nil }
+func (c *request) health() (any, error) { return statusOK, nil }
 
 // revision is the release of the API that the server implements.
 const revision = "1"
 
-func (c *call) index() (any, error) {
+func (c *request) index() (any, error) {
 	base := c.base()
 	host := c.r.Host
 	if _, rest, found := strings.Cut(c.s.opts.PublicURL, "://"); found {
@@ -63,9 +63,9 @@ func (c *call) index() (any, error) {
 }
 
 // ready returns 503 with Retry-After while the store has failed. The call also triggers the next attempt to open it.
-func (c *call) ready() (any, error) { return statusOK, c.s.store.db.Ready() }
+func (c *request) ready() (any, error) { return statusOK, c.s.store.db.Ready() }
 
-func (c *call) portal() (any, error) {
+func (c *request) portal() (any, error) {
 	base := c.base()
 	out := storageapi.Portal{Stack: cmp.Or(c.s.opts.Stack, c.r.Host)}
 	for _, name := range []string{"Storage", "Queue", "Encryption"} {

@@ -70,8 +70,8 @@ func operation[P any](do func(run *jobRun, p P) error) func(run *jobRun) error {
 }
 
 // call is the job as a call of its creator. The rights were checked when the job was made.
-func (r *jobRun) call() *call {
-	return &call{
+func (r *jobRun) request() *request {
+	return &request{
 		s: r.s, branch: r.record.Branch, dev: r.record.Branch != r.s.defaultBranch.key(), jobBase: r.record.Base,
 		token: &token{
 			ID: int64(r.record.Creator.ID), Description: r.record.Creator.Description, CanManageBuckets: true, CanReadAllFileUploads: true,
@@ -291,13 +291,13 @@ func (j *storageJobs) fail(ctx context.Context, record jobRecord, err error) {
 }
 
 // startJob makes a new job and returns it.
-func (c *call) startJob(spec jobSpec) (any, error) {
+func (c *request) startJob(spec jobSpec) (any, error) {
 	record, err := c.newJob(spec)
 	return startedJob{c.jobAnswer(record)}, err
 }
 
 // perform runs the operation of a job at once and returns its results. With async=true in the query it makes the job.
-func (c *call) perform(spec jobSpec) (any, error) {
+func (c *request) perform(spec jobSpec) (any, error) {
 	if c.queryFlag("async") {
 		return c.startJob(spec)
 	}
@@ -311,7 +311,7 @@ func (c *call) perform(spec jobSpec) (any, error) {
 }
 
 // describeJob makes the record of a new job, without its id.
-func (c *call) describeJob(spec jobSpec) (jobRecord, error) {
+func (c *request) describeJob(spec jobSpec) (jobRecord, error) {
 	if err := c.fault(); err != nil {
 		return jobRecord{}, err
 	}
@@ -327,7 +327,7 @@ func (c *call) describeJob(spec jobSpec) (jobRecord, error) {
 }
 
 // newJob stores a new job. From then on it is certain to run.
-func (c *call) newJob(spec jobSpec) (jobRecord, error) {
+func (c *request) newJob(spec jobSpec) (jobRecord, error) {
 	record, err := c.describeJob(spec)
 	if err != nil {
 		return jobRecord{}, err
@@ -351,7 +351,7 @@ func (c *call) newJob(spec jobSpec) (jobRecord, error) {
 	return record, nil
 }
 
-func (c *call) jobAnswer(r jobRecord) storageapi.Job {
+func (c *request) jobAnswer(r jobRecord) storageapi.Job {
 	results := r.Results
 	if results == nil {
 		results = json.RawMessage("null")
@@ -367,17 +367,17 @@ func (c *call) jobAnswer(r jobRecord) storageapi.Job {
 
 func (s *Server) jobRoutes() []route {
 	return []route{
-		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", query: jobsQuery, result: []storageapi.Job{}, read: (*call).listJobs},
-		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", result: storageapi.Job{}, read: (*call).getJob},
+		{method: "GET", path: "/jobs", summary: "List storage jobs, the newest first", query: jobsQuery, result: []storageapi.Job{}, read: (*request).listJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Storage job detail", result: storageapi.Job{}, read: (*request).getJob},
 	}
 }
 
 // seesJob reports whether the caller may see a job. It may see its own jobs, and jobs of tables that it may read.
-func (c *call) seesJob(r jobRecord) bool {
+func (c *request) seesJob(r jobRecord) bool {
 	return c.token.CanManageBuckets || int64(r.Creator.ID) == c.token.ID || r.Table != nil && c.token.mayRead(bucketOf(*r.Table))
 }
 
-func (c *call) getJob(tx *txn) (any, error) {
+func (c *request) getJob(tx *txn) (any, error) {
 	record, err := pathRecord[jobRecord](c, tx, "Job", "storage.jobs.notFound", jobKey)
 	if err == nil && !c.seesJob(record) {
 		err = accessDenied("job %d", record.ID)
@@ -386,7 +386,7 @@ func (c *call) getJob(tx *txn) (any, error) {
 }
 
 // timeRange is a bound on a time in the query, name_from and name_to, or name for both.
-func (c *call) timeRange(name string) func(at storageapi.Time) bool {
+func (c *request) timeRange(name string) func(at storageapi.Time) bool {
 	var bounds [2]time.Time
 	for i, parameter := range []string{name + "_from", name + "_to"} {
 		text := c.query(parameter)
@@ -407,7 +407,7 @@ func (c *call) timeRange(name string) func(at storageapi.Time) bool {
 	}
 }
 
-func (c *call) listJobs(tx *txn) (any, error) {
+func (c *request) listJobs(tx *txn) (any, error) {
 	created, started, ended := c.timeRange("created_time"), c.timeRange("start_time"), c.timeRange("end_time")
 	status, excluded := c.queryList("storage_job_status"), c.queryList("excluded_storage_job_status")
 	wanted := func(r jobRecord) bool {

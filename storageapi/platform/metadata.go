@@ -64,17 +64,17 @@ type annotated struct {
 	// provider is the default provider. If it is empty, every call must name one.
 	provider string
 	// lock names the lock of the object of the path. Holding it keeps notes from being stored during its deletion.
-	lock func(c *call) string
+	lock func(c *request) string
 	// owner finds the object of the path and checks the right to read, or to change, its notes.
-	owner func(c *call, tx *txn, change bool) (string, error)
+	owner func(c *request, tx *txn, change bool) (string, error)
 }
 
 func branchOwner(branch string) string { return "branch" + sep + branch }
 
 func (s *Server) metadataRoutes() []route {
 	branches := annotated{
-		what: "a branch", branch: requiredBranch, provider: "user", lock: func(*call) string { return branchesLock },
-		owner: func(c *call, tx *txn, change bool) (string, error) {
+		what: "a branch", branch: requiredBranch, provider: "user", lock: func(*request) string { return branchesLock },
+		owner: func(c *request, tx *txn, change bool) (string, error) {
 			if !change {
 				return branchOwner(c.branch), nil
 			}
@@ -87,8 +87,8 @@ func (s *Server) metadataRoutes() []route {
 	}
 	configurations := annotated{
 		what: "a configuration", path: configPath, branch: requiredBranch, provider: "user",
-		lock: func(c *call) string { return c.pathConfiguration().lock() },
-		owner: func(c *call, tx *txn, _ bool) (string, error) {
+		lock: func(c *request) string { return c.pathConfiguration().lock() },
+		owner: func(c *request, tx *txn, _ bool) (string, error) {
 			conf, err := c.openConfiguration(tx, false)
 			if err != nil {
 				return "", err
@@ -98,8 +98,8 @@ func (s *Server) metadataRoutes() []route {
 	}
 	buckets := annotated{
 		what: "a bucket", path: "/buckets/{bucket}", branch: optionalBranch,
-		lock: func(c *call) string { return bucketLock(c.branch, c.r.PathValue("bucket")) },
-		owner: func(c *call, tx *txn, change bool) (string, error) {
+		lock: func(c *request) string { return bucketLock(c.branch, c.r.PathValue("bucket")) },
+		owner: func(c *request, tx *txn, change bool) (string, error) {
 			id := c.r.PathValue("bucket")
 			if change {
 				return bucketOwner(c.branch, id), c.findWritable(tx, id)
@@ -110,8 +110,8 @@ func (s *Server) metadataRoutes() []route {
 	}
 	tables := annotated{
 		what: "a table", path: "/tables/{table}", branch: optionalBranch,
-		lock: func(c *call) string { return tableLock(c.branch, c.r.PathValue("table")) },
-		owner: func(c *call, tx *txn, change bool) (string, error) {
+		lock: func(c *request) string { return tableLock(c.branch, c.r.PathValue("table")) },
+		owner: func(c *request, tx *txn, change bool) (string, error) {
 			t, err := c.pathTable(tx, change)
 			return tableOwner(c.branch, t.ID), err
 		},
@@ -120,7 +120,7 @@ func (s *Server) metadataRoutes() []route {
 	for i := range ofTables {
 		if ofTables[i].method == "POST" { // it sets notes of the columns as well
 			ofTables[i].body += " columnsMetadata"
-			ofTables[i].result, ofTables[i].run = storageapi.TableMetadata{}, (*call).setTableMetadata
+			ofTables[i].result, ofTables[i].run = storageapi.TableMetadata{}, (*request).setTableMetadata
 		}
 	}
 	return slices.Concat(branches.routes(), configurations.routes(), buckets.routes(), ofTables)
@@ -134,7 +134,7 @@ func (a annotated) routes() []route {
 	return []route{
 		{
 			method: "GET", path: path, summary: "List the metadata of " + a.what, branch: a.branch, result: []storageapi.Metadata{},
-			read: func(c *call, tx *txn) (any, error) {
+			read: func(c *request, tx *txn) (any, error) {
 				owner, err := a.owner(c, tx, false)
 				if err != nil {
 					return nil, err
@@ -144,7 +144,7 @@ func (a annotated) routes() []route {
 		},
 		{
 			method: "POST", path: path, summary: "Set metadata of " + a.what, branch: a.branch, body: body, status: http.StatusCreated, result: []storageapi.Metadata{},
-			run: func(c *call) (any, error) {
+			run: func(c *request) (any, error) {
 				added, provider := readNotes(c.input(metadataCode), a.provider)
 				return a.change(c, func(tx *txn, owner string) (any, error) {
 					c.s.putNotes(tx, owner, provider, added)
@@ -154,7 +154,7 @@ func (a annotated) routes() []route {
 		},
 		{
 			method: "DELETE", path: path + "/{metadata}", summary: "Delete metadata of " + a.what, branch: a.branch,
-			run: func(c *call) (any, error) {
+			run: func(c *request) (any, error) {
 				return a.change(c, func(tx *txn, owner string) (any, error) {
 					return nil, deleteNote(tx, owner, c.r.PathValue("metadata"))
 				})
@@ -163,7 +163,7 @@ func (a annotated) routes() []route {
 	}
 }
 
-func (a annotated) change(c *call, do func(tx *txn, owner string) (any, error)) (any, error) {
+func (a annotated) change(c *request, do func(tx *txn, owner string) (any, error)) (any, error) {
 	return c.change(a.lock(c), func(tx *txn) (any, error) {
 		owner, err := a.owner(c, tx, true)
 		if err != nil {
@@ -174,7 +174,7 @@ func (a annotated) change(c *call, do func(tx *txn, owner string) (any, error)) 
 }
 
 // setTableMetadata sets notes of a table and its columns.
-func (c *call) setTableMetadata() (any, error) {
+func (c *request) setTableMetadata() (any, error) {
 	in := c.input(metadataCode)
 	added, provider := readNotes(in, "")
 	var groups map[string][]storageapi.ColumnNote
@@ -198,7 +198,7 @@ func (c *call) setTableMetadata() (any, error) {
 }
 
 // tableNotes reads the notes on a table and its columns.
-func (c *call) tableNotes(tx *txn, t table) storageapi.TableMetadata {
+func (c *request) tableNotes(tx *txn, t table) storageapi.TableMetadata {
 	out := storageapi.TableMetadata{Metadata: notes(tx, tableOwner(t.Branch, t.ID)), ColumnsMetadata: storageapi.Map[[]storageapi.Metadata]{}}
 	for _, col := range t.Columns {
 		if list := notes(tx, columnOwner(t.Branch, t.ID, col.Name)); len(list) > 0 {
@@ -209,7 +209,7 @@ func (c *call) tableNotes(tx *txn, t table) storageapi.TableMetadata {
 }
 
 // addNotes adds those notes to the description of a table that are wanted.
-func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) {
+func (c *request) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bool) {
 	if !own && !columns {
 		return
 	}
@@ -222,7 +222,7 @@ func (c *call) addNotes(tx *txn, t table, out *storageapi.Table, own, columns bo
 	}
 }
 
-func (c *call) searchConfigurations(tx *txn) (any, error) {
+func (c *request) searchConfigurations(tx *txn) (any, error) {
 	query, keys := c.r.URL.Query(), c.queryList("metadataKeys")
 	// one accepts a parameter that is absent, or is the value.
 	one := func(name, value string) bool { return query.Get(name) == "" || query.Get(name) == value }

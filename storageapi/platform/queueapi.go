@@ -13,11 +13,11 @@ import (
 
 func (s *Server) queueRoutes() []route {
 	return []route{
-		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, body: "component! mode config configRowIds configData tag branchId variableValuesId variableValuesData backend parallelism delay delayedStartTime *", status: http.StatusCreated, result: queueJob{}, run: (*call).createQueueJob},
-		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, query: queueQuery, result: []queueJob{}, read: (*call).listQueueJobs},
-		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, query: queueQuery, result: []queueJob{}, read: (*call).listQueueJobs},
-		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, result: queueJob{}, read: (*call).getQueueJob},
-		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, status: http.StatusAccepted, result: queueJob{}, run: (*call).killQueueJob},
+		{method: "POST", path: "/jobs", summary: "Run a component", api: queueAPI, body: "component! mode config configRowIds configData tag branchId variableValuesId variableValuesData backend parallelism delay delayedStartTime *", status: http.StatusCreated, result: queueJob{}, run: (*request).createQueueJob},
+		{method: "GET", path: "/jobs", summary: "List jobs, the newest first", api: queueAPI, query: queueQuery, result: []queueJob{}, read: (*request).listQueueJobs},
+		{method: "GET", path: "/search/jobs", summary: "Search jobs, the newest first", api: queueAPI, query: queueQuery, result: []queueJob{}, read: (*request).listQueueJobs},
+		{method: "GET", path: "/jobs/{id}", summary: "Job detail", api: queueAPI, result: queueJob{}, read: (*request).getQueueJob},
+		{method: "POST", path: "/jobs/{id}/kill", summary: "Terminate a job", api: queueAPI, status: http.StatusAccepted, result: queueJob{}, run: (*request).killQueueJob},
 	}
 }
 
@@ -30,7 +30,7 @@ const (
 	maxRunID = 200
 )
 
-func (c *call) createQueueJob() (any, error) {
+func (c *request) createQueueJob() (any, error) {
 	in := c.input("")
 	r := queueRecord{
 		Status: storageapi.QueueCreated, Desired: storageapi.QueueProcessing, Component: in.required("component"), Mode: in.textOr("mode", "run"),
@@ -105,7 +105,7 @@ func (c *call) createQueueJob() (any, error) {
 }
 
 // checkQueueJob refuses a job that cannot run.
-func (c *call) checkQueueJob(r queueRecord) error {
+func (c *request) checkQueueJob(r queueRecord) error {
 	component, err := c.s.component(r.Component)
 	if err != nil {
 		return refuse(http.StatusBadRequest, "", "Component %q not found", cut(r.Component, 255))
@@ -174,7 +174,7 @@ type queueJob struct {
 	Result    storageapi.Optional[storageapi.QueueResult] `json:"result"`
 }
 
-func (c *call) queueAnswer(r queueRecord) queueJob {
+func (c *request) queueAnswer(r queueRecord) queueJob {
 	id := strconv.FormatInt(r.ID, 10)
 	out := queueJob{
 		Branch: r.Branch, Created: queueTime(r.Created), Started: queueTime(r.Started), Ended: queueTime(r.Ended), NotBefore: queueTime(r.NotBefore),
@@ -203,7 +203,7 @@ func (c *call) queueAnswer(r queueRecord) queueJob {
 }
 
 // queueStatus is the status that clients see.
-func (c *call) queueStatus(r queueRecord) string {
+func (c *request) queueStatus(r queueRecord) string {
 	switch {
 	case r.Status == storageapi.QueueCreated && c.s.queue.waits(r.ID):
 		return storageapi.QueueWaiting
@@ -220,11 +220,11 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func (c *call) seesQueueJob(r queueRecord) bool {
+func (c *request) seesQueueJob(r queueRecord) bool {
 	return c.token.mayUse(r.Component) || r.Rights.ID == c.token.ID
 }
 
-func (c *call) getQueueJob(tx *txn) (any, error) {
+func (c *request) getQueueJob(tx *txn) (any, error) {
 	absent := refuse(http.StatusNotFound, "", "Job %q not found", cut(c.r.PathValue("id"), 40))
 	r, err := find[queueRecord](tx, queueJobKey(c.pathID("id")), absent)
 	if err == nil && !c.seesQueueJob(r) {
@@ -236,7 +236,7 @@ func (c *call) getQueueJob(tx *txn) (any, error) {
 	return c.queueAnswer(r), nil
 }
 
-func (c *call) listQueueJobs(tx *txn) (any, error) {
+func (c *request) listQueueJobs(tx *txn) (any, error) {
 	query := c.r.URL.Query()
 	// one accepts a filter that is given once or as a list.
 	one := func(name, value string) bool {
@@ -254,7 +254,7 @@ func (c *call) listQueueJobs(tx *txn) (any, error) {
 }
 
 // killQueueJob cancels a job that has not begun and terminates one that runs.
-func (c *call) killQueueJob() (any, error) {
+func (c *request) killQueueJob() (any, error) {
 	id := c.pathID("id")
 	r, err := c.s.queue.update(id, func(_ *txn, r *queueRecord) error {
 		if !c.seesQueueJob(*r) {

@@ -35,8 +35,8 @@ type route struct {
 	async bool
 
 	// One of the two is set. read runs on one state of the store, while run does anything else. The result is the body.
-	run  func(c *call) (any, error)
-	read func(c *call, tx *txn) (any, error)
+	run  func(c *request) (any, error)
+	read func(c *request, tx *txn) (any, error)
 }
 
 // text is a response that is not JSON.
@@ -128,8 +128,8 @@ func (s *Server) newMux() http.Handler {
 	return mux
 }
 
-// call is one request in progress.
-type call struct {
+// request is an HTTP request in progress.
+type request struct {
 	s *Server
 	w http.ResponseWriter
 	r *http.Request
@@ -148,14 +148,14 @@ type call struct {
 }
 
 // base is the address under which the caller reaches the server.
-func (c *call) base() string {
+func (c *request) base() string {
 	if c.r == nil {
 		return c.jobBase
 	}
 	return c.s.baseURL(c.r)
 }
 
-func (c *call) branchNumber() int64 {
+func (c *request) branchNumber() int64 {
 	id, _ := strconv.ParseInt(c.branch, 10, 64) // it was made of a number
 	return id
 }
@@ -163,7 +163,7 @@ func (c *call) branchNumber() int64 {
 // handle makes the handler of a route. It finds the token and the branch, and writes the response.
 func (s *Server) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{s: s, w: w, r: r, branch: strconv.FormatInt(s.defaultBranch.ID, 10)}
+		c := &request{s: s, w: w, r: r, branch: strconv.FormatInt(s.defaultBranch.ID, 10)}
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.Error("platform: panic", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
@@ -187,7 +187,7 @@ func (s *Server) handle(rt route) http.Handler {
 	})
 }
 
-func (c *call) run(rt route) (any, error) {
+func (c *request) run(rt route) (any, error) {
 	if !rt.public {
 		if err := c.authenticate(); err != nil {
 			return nil, err
@@ -208,7 +208,7 @@ func (c *call) run(rt route) (any, error) {
 // values. view, change and newJob return the faults before they do anything.
 
 // fault returns the faults that were noted so far, or nil.
-func (c *call) fault() error {
+func (c *request) fault() error {
 	if c.wrong == nil && c.body != nil {
 		return c.body.err()
 	}
@@ -216,14 +216,14 @@ func (c *call) fault() error {
 }
 
 // blame notes a fault outside of the body's fields. The first one counts.
-func (c *call) blame(err error) {
+func (c *request) blame(err error) {
 	if c.wrong == nil {
 		c.wrong = err
 	}
 }
 
 // view runs read on one state of the store, unless the request is malformed.
-func (c *call) view(read func(tx *txn) error) error {
+func (c *request) view(read func(tx *txn) error) error {
 	if err := c.fault(); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (c *call) view(read func(tx *txn) error) error {
 }
 
 // seen returns what read makes of one state of the store, unless the request is malformed.
-func seen[T any](c *call, read func(tx *txn) (T, error)) (out T, err error) {
+func seen[T any](c *request, read func(tx *txn) (T, error)) (out T, err error) {
 	err = c.view(func(tx *txn) (err error) {
 		out, err = read(tx)
 		return err
@@ -245,7 +245,7 @@ func seen[T any](c *call, read func(tx *txn) (T, error)) (out T, err error) {
 }
 
 // newID takes an id for the object that the call makes. A failure counts as a fault of the request.
-func (c *call) newID() int64 {
+func (c *request) newID() int64 {
 	id, err := c.s.store.ids.take()
 	if err != nil {
 		c.blame(err)
@@ -255,7 +255,7 @@ func (c *call) newID() int64 {
 
 // change runs do under a lock, as [store.update] does, and returns its result. Nothing is changed if the request is
 // malformed, even if do notices it.
-func (c *call) change(lock string, do func(tx *txn) (any, error)) (answer any, err error) {
+func (c *request) change(lock string, do func(tx *txn) (any, error)) (answer any, err error) {
 	if err := c.fault(); err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (c *call) change(lock string, do func(tx *txn) (any, error)) (answer any, e
 }
 
 // input reads the fields of the body. code is the error code of a wrong field.
-func (c *call) input(code string) *input {
+func (c *request) input(code string) *input {
 	in := c.optionalInput(code)
 	if in.list {
 		c.blame(notAnObject())
@@ -278,13 +278,13 @@ func (c *call) input(code string) *input {
 }
 
 // optionalInput is input for a call whose fields are all optional. Old clients send [] instead of an empty object.
-func (c *call) optionalInput(code string) *input {
+func (c *request) optionalInput(code string) *input {
 	in, err := readInput(c.w, c.r)
 	return c.reading(in, code, err)
 }
 
 // reading adopts in, so its faults become faults of the call.
-func (c *call) reading(in *input, code string, err error) *input {
+func (c *request) reading(in *input, code string, err error) *input {
 	if err != nil {
 		c.blame(err)
 		in = &input{}
@@ -293,10 +293,10 @@ func (c *call) reading(in *input, code string, err error) *input {
 	return in
 }
 
-func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+func (c *request) query(name string) string { return c.r.URL.Query().Get(name) }
 
 // queryFlag returns a boolean of the query, false if it is not there.
-func (c *call) queryFlag(name string) bool {
+func (c *request) queryFlag(name string) bool {
 	value, ok := parseFlag(c.query(name))
 	if !ok {
 		c.blame(refuse(http.StatusBadRequest, "storage.validation", "Parameter %s: want true or false", name))
@@ -305,7 +305,7 @@ func (c *call) queryFlag(name string) bool {
 }
 
 // queryInt returns a number of the query between 0 and maximum.
-func (c *call) queryInt(name string, fallback, maximum int) int {
+func (c *request) queryInt(name string, fallback, maximum int) int {
 	text := c.query(name)
 	if text == "" {
 		return fallback
@@ -321,7 +321,7 @@ func (c *call) queryInt(name string, fallback, maximum int) int {
 type page struct{ skip, limit int }
 
 // page reads offset and limit, 100 by default.
-func (c *call) page(maximum int) page {
+func (c *request) page(maximum int) page {
 	return page{c.queryInt("offset", 0, 1<<30), cmp.Or(c.queryInt("limit", 100, maximum), 100)}
 }
 
@@ -347,7 +347,7 @@ func collect[R, T any](p page, records iter.Seq[R], wanted func(R) bool, answer 
 }
 
 // queryList returns a list in the query, written name[]=a or name[0]=a, in the order of the numbers.
-func (c *call) queryList(name string) []string {
+func (c *request) queryList(name string) []string {
 	query := c.r.URL.Query()
 	list := query[name+"[]"]
 	type item struct {
@@ -370,7 +370,7 @@ func (c *call) queryList(name string) []string {
 
 // knownID returns the id of an object from the path. For text that is not a number the error is the same as for an unknown
 // object, and shows the text.
-func (c *call) knownID(name, object, code string) (int64, error) {
+func (c *request) knownID(name, object, code string) (int64, error) {
 	id := c.pathID(name)
 	if id <= 0 {
 		return 0, refuse(http.StatusNotFound, code, "%s %q not found", object, cut(c.r.PathValue(name), 80))
@@ -379,7 +379,7 @@ func (c *call) knownID(name, object, code string) (int64, error) {
 }
 
 // pathRecord reads the record whose number is the element {id} of the path.
-func pathRecord[V any](c *call, tx *txn, object, code string, recordKey func(id int64) string) (v V, err error) {
+func pathRecord[V any](c *request, tx *txn, object, code string, recordKey func(id int64) string) (v V, err error) {
 	id, err := c.knownID("id", object, code)
 	if err != nil {
 		return v, err
@@ -388,7 +388,7 @@ func pathRecord[V any](c *call, tx *txn, object, code string, recordKey func(id 
 }
 
 // pathID returns a number in the path. It is 0, which is never an id, if the text is not a number.
-func (c *call) pathID(name string) int64 {
+func (c *request) pathID(name string) int64 {
 	id, err := strconv.ParseInt(c.r.PathValue(name), 10, 64)
 	if err != nil {
 		return 0
@@ -397,7 +397,7 @@ func (c *call) pathID(name string) int64 {
 }
 
 // runID is the run of the call, or nil.
-func (c *call) runID() *string {
+func (c *request) runID() *string {
 	if id := c.r.Header.Get(storageapi.RunIDHeader); id != "" && len(id) <= 255 {
 		return &id
 	}
@@ -405,7 +405,7 @@ func (c *call) runID() *string {
 }
 
 // creator names the caller's token.
-func (c *call) creator() storageapi.TokenRef {
+func (c *request) creator() storageapi.TokenRef {
 	return storageapi.TokenRef{ID: storageapi.IntID(c.token.ID), Description: c.token.Description}
 }
 

@@ -17,16 +17,16 @@ const (
 
 func (s *Server) rowRoutes() []route {
 	return []route{
-		{method: "GET", path: rowsPath, summary: "List rows", branch: optionalBranch, result: []storageapi.ConfigurationRow{}, read: ofConfiguration((*call).listRows)},
-		{method: "POST", path: rowsPath, summary: "Create a row", branch: optionalBranch, body: "rowId " + rowBody, status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*call).createRow},
-		{method: "GET", path: rowPath, summary: "Row detail", branch: optionalBranch, result: storageapi.ConfigurationRow{}, read: ofConfiguration((*call).getRow)},
-		{method: "PUT", path: rowPath, summary: "Update a row", branch: optionalBranch, body: rowBody, result: storageapi.ConfigurationRow{}, run: (*call).updateRow},
-		{method: "PUT", path: rowPath + "/state", summary: "Update the state of a row", branch: optionalBranch, body: "state!", result: storageapi.ConfigurationRow{}, run: (*call).updateRowState},
-		{method: "DELETE", path: rowPath, summary: "Delete a row", branch: optionalBranch, body: "changeDescription", run: (*call).deleteRow},
-		{method: "GET", path: rowPath + "/versions", summary: "List row versions, the newest first", branch: optionalBranch, query: versionsQuery, result: []storageapi.RowVersion{}, read: ofConfiguration((*call).listRowVersions)},
-		{method: "GET", path: rowPath + "/versions/{version}", summary: "Row version detail", branch: optionalBranch, result: storageapi.RowVersion{}, read: ofConfiguration((*call).getRowVersion)},
-		{method: "POST", path: rowPath + "/versions/{version}/rollback", summary: "Roll a row back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*call).rollbackRow},
-		{method: "POST", path: rowPath + "/versions/{version}/create", summary: "Copy a row", branch: optionalBranch, body: "targetConfigId changeDescription", status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*call).copyRow},
+		{method: "GET", path: rowsPath, summary: "List rows", branch: optionalBranch, result: []storageapi.ConfigurationRow{}, read: ofConfiguration((*request).listRows)},
+		{method: "POST", path: rowsPath, summary: "Create a row", branch: optionalBranch, body: "rowId " + rowBody, status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*request).createRow},
+		{method: "GET", path: rowPath, summary: "Row detail", branch: optionalBranch, result: storageapi.ConfigurationRow{}, read: ofConfiguration((*request).getRow)},
+		{method: "PUT", path: rowPath, summary: "Update a row", branch: optionalBranch, body: rowBody, result: storageapi.ConfigurationRow{}, run: (*request).updateRow},
+		{method: "PUT", path: rowPath + "/state", summary: "Update the state of a row", branch: optionalBranch, body: "state!", result: storageapi.ConfigurationRow{}, run: (*request).updateRowState},
+		{method: "DELETE", path: rowPath, summary: "Delete a row", branch: optionalBranch, body: "changeDescription", run: (*request).deleteRow},
+		{method: "GET", path: rowPath + "/versions", summary: "List row versions, the newest first", branch: optionalBranch, query: versionsQuery, result: []storageapi.RowVersion{}, read: ofConfiguration((*request).listRowVersions)},
+		{method: "GET", path: rowPath + "/versions/{version}", summary: "Row version detail", branch: optionalBranch, result: storageapi.RowVersion{}, read: ofConfiguration((*request).getRowVersion)},
+		{method: "POST", path: rowPath + "/versions/{version}/rollback", summary: "Roll a row back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*request).rollbackRow},
+		{method: "POST", path: rowPath + "/versions/{version}/create", summary: "Copy a row", branch: optionalBranch, body: "targetConfigId changeDescription", status: http.StatusCreated, result: storageapi.ConfigurationRow{}, run: (*request).copyRow},
 	}
 }
 
@@ -44,7 +44,7 @@ func (c *configuration) openRow(row string) (rowRef, error) {
 }
 
 // changeRow runs a change of the row of the path, and returns the row.
-func (c *call) changeRow(change func(conf *configuration, ref rowRef) (rowRef, error)) (any, error) {
+func (c *request) changeRow(change func(conf *configuration, ref rowRef) (rowRef, error)) (any, error) {
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		ref, err := conf.openRow(c.r.PathValue("row"))
 		if err != nil {
@@ -57,11 +57,11 @@ func (c *call) changeRow(change func(conf *configuration, ref rowRef) (rowRef, e
 	})
 }
 
-func (c *call) listRows(conf *configuration) (any, error) {
+func (c *request) listRows(conf *configuration) (any, error) {
 	return conf.answerRows(conf.head.Latest, includeAll), nil
 }
 
-func (c *call) getRow(conf *configuration) (any, error) {
+func (c *request) getRow(conf *configuration) (any, error) {
 	ref, err := conf.openRow(c.r.PathValue("row"))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (c *configuration) addRow(id string, row rowVersion, text, rowText, configT
 	return ref
 }
 
-func (c *call) createRow() (any, error) {
+func (c *request) createRow() (any, error) {
 	in := c.input(rowCode)
 	id := in.textOr("rowId", "")
 	if id != "" && !validID(id) {
@@ -105,7 +105,7 @@ func (c *call) createRow() (any, error) {
 }
 
 // newRowID returns an id that no row of the configuration has or had.
-func (c *call) newRowID(conf *configuration) string {
+func (c *request) newRowID(conf *configuration) string {
 	for {
 		id, err := c.s.store.ids.takeText()
 		if conf.tx.fail(err); !conf.tx.has(conf.row(id)) {
@@ -123,7 +123,7 @@ func (c *configuration) replaceRow(id string, row rowVersion, text, rowText, con
 	return ref
 }
 
-func (c *call) updateRow() (any, error) {
+func (c *request) updateRow() (any, error) {
 	e := readChange(c.input(rowCode))
 	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		if e.state != nil {
@@ -141,7 +141,7 @@ func (c *call) updateRow() (any, error) {
 	})
 }
 
-func (c *call) updateRowState() (any, error) {
+func (c *request) updateRowState() (any, error) {
 	state := c.readStateBody(rowCode, badState)
 	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		conf.tx.put(conf.rowState(ref.ID), state)
@@ -149,7 +149,7 @@ func (c *call) updateRowState() (any, error) {
 	})
 }
 
-func (c *call) deleteRow() (any, error) {
+func (c *request) deleteRow() (any, error) {
 	text := c.changeText()
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
 		ref, err := conf.openRow(c.r.PathValue("row"))
@@ -168,7 +168,7 @@ func rowVersionAnswer(row rowVersion) storageapi.RowVersion {
 	}
 }
 
-func (c *call) listRowVersions(conf *configuration) (any, error) {
+func (c *request) listRowVersions(conf *configuration) (any, error) {
 	id := c.r.PathValue("row")
 	if _, err := conf.openRow(id); err != nil {
 		return nil, err
@@ -183,12 +183,12 @@ func (c *call) listRowVersions(conf *configuration) (any, error) {
 }
 
 // earlierRow reads the version of a row that the path names.
-func (c *call) earlierRow(conf *configuration, ref rowRef) (rowVersion, error) {
+func (c *request) earlierRow(conf *configuration, ref rowRef) (rowVersion, error) {
 	absent := refuse(http.StatusNotFound, "storage.configuration.row.version.notFound", "Version %d of row %q not found", c.pathVersion(), ref.ID)
 	return find[rowVersion](conf.tx, conf.rowVersion(ref.ID, c.pathVersion()), absent)
 }
 
-func (c *call) getRowVersion(conf *configuration) (any, error) {
+func (c *request) getRowVersion(conf *configuration) (any, error) {
 	ref, err := conf.openRow(c.r.PathValue("row"))
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (c *call) getRowVersion(conf *configuration) (any, error) {
 	return rowVersionAnswer(row), err
 }
 
-func (c *call) rollbackRow() (any, error) {
+func (c *request) rollbackRow() (any, error) {
 	text := c.changeText()
 	return c.changeRow(func(conf *configuration, ref rowRef) (rowRef, error) {
 		row, err := c.earlierRow(conf, ref)
@@ -209,7 +209,7 @@ func (c *call) rollbackRow() (any, error) {
 	})
 }
 
-func (c *call) copyRow() (any, error) {
+func (c *request) copyRow() (any, error) {
 	in := c.optionalInput(rowCode)
 	targetConfig, text := in.textOr("targetConfigId", ""), in.textOr("changeDescription", "")
 	id, err := c.configID()

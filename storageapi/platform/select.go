@@ -112,7 +112,7 @@ func checkDataType(in *input, dataType string) {
 const selectionCode = "storage.tables.invalidSelection"
 
 // queryInput reads the parameters that select rows as a form.
-func (c *call) queryInput() *input {
+func (c *request) queryInput() *input {
 	values := url.Values{}
 	for name, value := range c.r.URL.Query() {
 		switch head, _, _ := strings.Cut(name, "["); head {
@@ -307,7 +307,7 @@ type deletionParams struct {
 	Query selection `json:"query"`
 }
 
-func (c *call) deleteRows() (any, error) {
+func (c *request) deleteRows() (any, error) {
 	in := c.queryInput()
 	sel := readSelection(in)
 	all := len(sel.Filters) == 0 && sel.ChangedSince == "" && sel.ChangedUntil == ""

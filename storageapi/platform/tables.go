@@ -116,22 +116,22 @@ func dropTable(tx *txn, branch string, t table) {
 
 func (s *Server) tableRoutes() []route {
 	return []route{
-		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, query: "include", result: []storageapi.Table{}, read: (*call).listTables},
-		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, query: "include", result: []storageapi.Table{}, read: (*call).listTables},
-		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, result: storageapi.Table{}, read: (*call).getTable},
-		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, body: "name! primaryKeysNames columns! timestampType *", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).defineTable},
-		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, body: tableBody + " dataFileId!", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).createTable},
-		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, query: "async", body: "displayName", result: storageapi.Table{}, async: true, run: (*call).updateTable},
-		{method: "DELETE", path: "/tables/{table}", summary: "Delete a table", branch: optionalBranch, query: "force async", async: true, run: (*call).deleteTable},
-		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, body: "name! basetype definition", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).addColumn},
-		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, query: "force", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deleteColumn},
-		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, body: "columns! skipDuplicatesCheck", status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).addPrimaryKey},
-		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, status: http.StatusAccepted, result: storageapi.Job{}, run: (*call).deletePrimaryKey},
+		{method: "GET", path: "/tables", summary: "List tables", branch: optionalBranch, query: "include", result: []storageapi.Table{}, read: (*request).listTables},
+		{method: "GET", path: "/buckets/{bucket}/tables", summary: "List the tables of a bucket", branch: optionalBranch, query: "include", result: []storageapi.Table{}, read: (*request).listTables},
+		{method: "GET", path: "/tables/{table}", summary: "Table detail", branch: optionalBranch, result: storageapi.Table{}, read: (*request).getTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-definition", summary: "Create a table from a definition", branch: optionalBranch, body: "name! primaryKeysNames columns! timestampType *", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).defineTable},
+		{method: "POST", path: "/buckets/{bucket}/tables-async", summary: "Create a table from a file", branch: optionalBranch, body: tableBody + " dataFileId!", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).createTable},
+		{method: "PUT", path: "/tables/{table}", summary: "Update a table", branch: optionalBranch, query: "async", body: "displayName", result: storageapi.Table{}, async: true, run: (*request).updateTable},
+		{method: "DELETE", path: "/tables/{table}", summary: "Delete a table", branch: optionalBranch, query: "force async", async: true, run: (*request).deleteTable},
+		{method: "POST", path: "/tables/{table}/columns", summary: "Add a column", branch: optionalBranch, body: "name! basetype definition", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).addColumn},
+		{method: "DELETE", path: "/tables/{table}/columns/{column}", summary: "Delete a column", branch: optionalBranch, query: "force", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).deleteColumn},
+		{method: "POST", path: "/tables/{table}/primary-key", summary: "Create the primary key", branch: optionalBranch, body: "columns! skipDuplicatesCheck", status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).addPrimaryKey},
+		{method: "DELETE", path: "/tables/{table}/primary-key", summary: "Delete the primary key", branch: optionalBranch, status: http.StatusAccepted, result: storageapi.Job{}, run: (*request).deletePrimaryKey},
 	}
 }
 
 // findTable reads a table that the caller may read.
-func (c *call) findTable(tx *txn, id string) (table, error) {
+func (c *request) findTable(tx *txn, id string) (table, error) {
 	if !c.token.mayRead(bucketOf(id)) {
 		return table{}, accessDenied("table %q", cut(id, 250))
 	}
@@ -139,7 +139,7 @@ func (c *call) findTable(tx *txn, id string) (table, error) {
 }
 
 // pathTable reads the table of the path, which the caller may read, or write.
-func (c *call) pathTable(tx *txn, write bool) (table, error) {
+func (c *request) pathTable(tx *txn, write bool) (table, error) {
 	t, err := c.findTable(tx, c.r.PathValue("table"))
 	if err == nil && write && !c.token.mayWrite(bucketOf(t.ID)) {
 		err = accessDenied("table %q is read-only for this token", t.ID)
@@ -148,20 +148,20 @@ func (c *call) pathTable(tx *txn, write bool) (table, error) {
 }
 
 // writableTable is pathTable for a call that makes its change as a job.
-func (c *call) writableTable() (table, error) {
+func (c *request) writableTable() (table, error) {
 	return seen(c, func(tx *txn) (table, error) { return c.pathTable(tx, true) })
 }
 
 // tableSpec describes a job that changes a table. Such jobs run one after the other.
-func (c *call) tableSpec(operation, table string, params any) jobSpec {
+func (c *request) tableSpec(operation, table string, params any) jobSpec {
 	return jobSpec{operation: operation, params: params, table: table, key: tableLock(c.branch, table)}
 }
 
-func (c *call) tableJob(operation, table string, params any) (any, error) {
+func (c *request) tableJob(operation, table string, params any) (any, error) {
 	return c.startJob(c.tableSpec(operation, table, params))
 }
 
-func (c *call) tableAnswer(t table) storageapi.Table {
+func (c *request) tableAnswer(t table) storageapi.Table {
 	out := storageapi.Table{
 		URI: c.base() + storagePath + "/tables/" + t.ID, ID: t.ID, Name: t.Name, DisplayName: t.DisplayName, PrimaryKey: notNil(t.PrimaryKey),
 		Created: t.Created, LastImportDate: t.LastImport, LastChangeDate: t.LastChange, RowsCount: t.Rows, DataSizeBytes: t.Bytes,
@@ -194,7 +194,7 @@ func (t table) describe(col column) storageapi.Column {
 	return out
 }
 
-func (c *call) tableBucket(tx *txn, t table) *storageapi.Bucket {
+func (c *request) tableBucket(tx *txn, t table) *storageapi.Bucket {
 	var b bucket
 	tx.get(bucketKey(t.Branch, bucketOf(t.ID)), &b)
 	answer, _ := c.bucketAnswer(tx, b)
@@ -202,14 +202,14 @@ func (c *call) tableBucket(tx *txn, t table) *storageapi.Bucket {
 }
 
 // fullTable adds the bucket and the notes.
-func (c *call) fullTable(tx *txn, t table) storageapi.Table {
+func (c *request) fullTable(tx *txn, t table) storageapi.Table {
 	out := c.tableAnswer(t)
 	out.Bucket = c.tableBucket(tx, t)
 	c.addNotes(tx, t, &out, true, true)
 	return out
 }
 
-func (c *call) getTable(tx *txn) (any, error) {
+func (c *request) getTable(tx *txn) (any, error) {
 	t, err := c.pathTable(tx, false)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (c *call) getTable(tx *txn) (any, error) {
 }
 
 // listTables returns all tables, or the tables of the bucket in the path, with the requested parts.
-func (c *call) listTables(tx *txn) (any, error) {
+func (c *request) listTables(tx *txn) (any, error) {
 	prefix := key("table", c.branch, "")
 	if id := c.r.PathValue("bucket"); id != "" {
 		b, err := c.findBucket(tx, id)
@@ -238,7 +238,7 @@ func (c *call) listTables(tx *txn) (any, error) {
 }
 
 // listedTable is a table in a list. Each bucket is described once, in buckets.
-func (c *call) listedTable(tx *txn, t table, buckets map[string]*storageapi.Bucket) map[string]any {
+func (c *request) listedTable(tx *txn, t table, buckets map[string]*storageapi.Bucket) map[string]any {
 	out := c.tableAnswer(t)
 	absent := []string{"definition"}
 	if !c.includes("columns") {
@@ -262,7 +262,7 @@ type tableParams struct {
 	Columns     []string           `json:"columns,omitempty"`
 }
 
-func (c *call) updateTable() (any, error) {
+func (c *request) updateTable() (any, error) {
 	in := c.input(tableCode)
 	p := tableParams{DisplayName: in.text("displayName")}
 	if p.DisplayName != nil && (!validName.MatchString(*p.DisplayName) || strings.HasPrefix(*p.DisplayName, "_")) {
@@ -278,7 +278,7 @@ func (c *call) updateTable() (any, error) {
 
 // tableUpdateJob locks the bucket, because names are unique in it, and then the table.
 func (s *Server) tableUpdateJob(run *jobRun, p tableParams) error {
-	c := run.call()
+	c := run.request()
 	defer s.store.locks.Hold(bucketLock(c.branch, bucketOf(p.Table)))()
 	return run.finish(tableLock(c.branch, p.Table), func(tx *txn) (any, error) {
 		t, err := getTable(tx, c.branch, p.Table)
@@ -296,7 +296,7 @@ func (s *Server) tableUpdateJob(run *jobRun, p tableParams) error {
 	})
 }
 
-func (c *call) deleteTable() (any, error) {
+func (c *request) deleteTable() (any, error) {
 	c.queryFlag("force")
 	t, err := c.writableTable()
 	if err != nil {

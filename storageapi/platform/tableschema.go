@@ -10,7 +10,7 @@ import (
 
 // changeTable finishes a job by a change of its table's record.
 func (r *jobRun) changeTable(id string, change func(tx *txn, t *table) error) error {
-	c := r.call()
+	c := r.request()
 	return r.finish(tableLock(c.branch, id), func(tx *txn) (any, error) {
 		t, err := getTable(tx, c.branch, id)
 		if err != nil {
@@ -26,7 +26,7 @@ func (r *jobRun) changeTable(id string, change func(tx *txn, t *table) error) er
 	})
 }
 
-func (c *call) addColumn() (any, error) {
+func (c *request) addColumn() (any, error) {
 	in := c.input(tableCode)
 	col := storageapi.Column{Name: cleanColumn(in.textOr("name", "")), BaseType: in.textOr("basetype", "")}
 	in.decode("definition", &col.Definition, "an object")
@@ -69,7 +69,7 @@ func (s *Server) columnAddJob(run *jobRun, p tableParams) error {
 	})
 }
 
-func (c *call) deleteColumn() (any, error) {
+func (c *request) deleteColumn() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *Server) columnDeleteJob(run *jobRun, p tableParams) error {
 	})
 }
 
-func (c *call) addPrimaryKey() (any, error) {
+func (c *request) addPrimaryKey() (any, error) {
 	in := c.input(primaryKeyCode)
 	columns, _ := in.texts("columns")
 	in.flag("skipDuplicatesCheck")
@@ -194,7 +194,7 @@ func (s *Server) primaryKeyAddJob(run *jobRun, p tableParams) error {
 	})
 }
 
-func (c *call) deletePrimaryKey() (any, error) {
+func (c *request) deletePrimaryKey() (any, error) {
 	t, err := c.writableTable()
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func putToken(tx *txn, t token) {
 
 // authenticate finds the token of a call. It does not distinguish unknown, deleted and foreign tokens. Errors never contain the
 // token.
-func (c *call) authenticate() error {
+func (c *request) authenticate() error {
 	if rights, inside := c.r.Context().Value(rightsKey{}).(token); inside {
 		c.token = &rights
 		return nil
@@ -132,7 +132,7 @@ func isProgrammatic(secret string) bool {
 }
 
 // exchange checks the project of a call with a valid programmatic token.
-func (c *call) exchange() error {
+func (c *request) exchange() error {
 	project := c.r.Header.Get(storageapi.ProjectHeader)
 	switch {
 	case project == "":
@@ -158,19 +158,19 @@ func (t *token) mayUse(component string) bool {
 
 func (s *Server) tokenRoutes() []route {
 	return []route{
-		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, result: storageapi.Token{}, read: (*call).verifyToken},
-		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, result: []storageapi.Token{}, read: (*call).listTokens},
-		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, body: tokenBody, status: http.StatusCreated, result: storageapi.Token{}, run: (*call).createToken},
-		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, result: storageapi.Token{}, read: (*call).tokenDetail},
-		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, body: tokenBody, result: storageapi.Token{}, run: (*call).updateToken},
-		{method: "DELETE", path: "/tokens/{id}", summary: "Delete a token", branch: optionalBranch, run: (*call).deleteToken},
-		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, result: storageapi.Token{}, run: (*call).refreshToken},
-		{method: "POST", path: "/tokens/{id}/share", summary: "Send a token by mail", branch: optionalBranch, body: "recipientEmail! message", status: http.StatusNotImplemented, run: (*call).shareToken},
+		{method: "GET", path: "/tokens/verify", summary: "Verify the token of the call", branch: optionalBranch, result: storageapi.Token{}, read: (*request).verifyToken},
+		{method: "GET", path: "/tokens", summary: "List tokens", branch: optionalBranch, result: []storageapi.Token{}, read: (*request).listTokens},
+		{method: "POST", path: "/tokens", summary: "Create a token", branch: optionalBranch, body: tokenBody, status: http.StatusCreated, result: storageapi.Token{}, run: (*request).createToken},
+		{method: "GET", path: "/tokens/{id}", summary: "Token detail", branch: optionalBranch, result: storageapi.Token{}, read: (*request).tokenDetail},
+		{method: "PUT", path: "/tokens/{id}", summary: "Update a token", branch: optionalBranch, body: tokenBody, result: storageapi.Token{}, run: (*request).updateToken},
+		{method: "DELETE", path: "/tokens/{id}", summary: "Delete a token", branch: optionalBranch, run: (*request).deleteToken},
+		{method: "POST", path: "/tokens/{id}/refresh", summary: "Give a token a new secret", branch: optionalBranch, result: storageapi.Token{}, run: (*request).refreshToken},
+		{method: "POST", path: "/tokens/{id}/share", summary: "Send a token by mail", branch: optionalBranch, body: "recipientEmail! message", status: http.StatusNotImplemented, run: (*request).shareToken},
 	}
 }
 
 // tokenAnswer describes a token. organization says that the call gives more about the project.
-func (c *call) tokenAnswer(t *token, secret string, organization bool) storageapi.Token {
+func (c *request) tokenAnswer(t *token, secret string, organization bool) storageapi.Token {
 	out := storageapi.Token{
 		ID: storageapi.ID(fmt.Sprint(t.ID)), Token: storageapi.Secret(secret), Description: t.Description,
 		Created: t.Created, Refreshed: t.Refreshed, Expires: t.Expires,
@@ -203,7 +203,7 @@ func (s *Server) owner() storageapi.Project {
 }
 
 // withManaged lists the rights on all buckets of a token that may manage them.
-func (c *call) withManaged(tx *txn, t *token) *token {
+func (c *request) withManaged(tx *txn, t *token) *token {
 	if !t.CanManageBuckets {
 		return t
 	}
@@ -216,7 +216,7 @@ func (c *call) withManaged(tx *txn, t *token) *token {
 }
 
 // fullToken describes a token with all that there is to say about its project.
-func (c *call) fullToken(tx *txn, t *token) storageapi.Token {
+func (c *request) fullToken(tx *txn, t *token) storageapi.Token {
 	out := c.tokenAnswer(c.withManaged(tx, t), "", true)
 	for t := range each[table](tx, key("table", c.s.defaultBranch.key(), ""), false) {
 		out.Owner.RowsCount += t.Rows
@@ -225,9 +225,9 @@ func (c *call) fullToken(tx *txn, t *token) storageapi.Token {
 	return out
 }
 
-func (c *call) verifyToken(tx *txn) (any, error) { return c.fullToken(tx, c.token), nil }
+func (c *request) verifyToken(tx *txn) (any, error) { return c.fullToken(tx, c.token), nil }
 
-func (c *call) listTokens(tx *txn) (any, error) {
+func (c *request) listTokens(tx *txn) (any, error) {
 	list := []storageapi.Token{}
 	for t := range each[token](tx, key("token", ""), false) {
 		if t.ID == c.token.ID || c.token.CanManageTokens {
@@ -238,7 +238,7 @@ func (c *call) listTokens(tx *txn) (any, error) {
 }
 
 // findToken reads the token of the path, if the caller may see it.
-func (c *call) findToken(tx *txn) (*token, error) {
+func (c *request) findToken(tx *txn) (*token, error) {
 	const code = "storage.tokens.notFound"
 	id, err := c.knownID("id", "Token", code)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *call) findToken(tx *txn) (*token, error) {
 	return &t, err
 }
 
-func (c *call) tokenDetail(tx *txn) (any, error) {
+func (c *request) tokenDetail(tx *txn) (any, error) {
 	t, err := c.findToken(tx)
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func checkDescription(in *input, text string) {
 }
 
 // readBuckets reads and checks the permissions of a token.
-func (c *call) readBuckets(tx *txn, in *input) map[string]string {
+func (c *request) readBuckets(tx *txn, in *input) map[string]string {
 	var wanted storageapi.Map[string]
 	in.decode("bucketPermissions", &wanted, "an object of read and write by bucket")
 	for id, right := range wanted {
@@ -281,7 +281,7 @@ func (c *call) readBuckets(tx *txn, in *input) map[string]string {
 	return wanted
 }
 
-func (c *call) createToken() (any, error) {
+func (c *request) createToken() (any, error) {
 	in := c.input(tokenCode)
 	t := token{Created: now(), Refreshed: now(), Creator: c.creator()}
 	t.Description = in.textOr("description", "Created by "+c.token.Description)
@@ -308,7 +308,7 @@ func (c *call) createToken() (any, error) {
 }
 
 // answerSecret gives a token a new secret, and returns the token with the secret.
-func (c *call) answerSecret(tx *txn, t *token) storageapi.Token {
+func (c *request) answerSecret(tx *txn, t *token) storageapi.Token {
 	secret := c.s.newSecret(t.ID)
 	t.Hash = hashToken(secret)
 	putToken(tx, *t)
@@ -334,7 +334,7 @@ func dropPermissions(tx *txn, bucketID string) {
 	}
 }
 
-func (c *call) updateToken() (any, error) {
+func (c *request) updateToken() (any, error) {
 	in := c.input(tokenCode)
 	if err := c.fault(); err != nil {
 		return nil, err
@@ -365,7 +365,7 @@ func (c *call) updateToken() (any, error) {
 }
 
 // replaceToken removes the secret of the token of the path and runs then on the token.
-func (c *call) replaceToken(then func(tx *txn, t *token) (any, error)) (any, error) {
+func (c *request) replaceToken(then func(tx *txn, t *token) (any, error)) (any, error) {
 	return c.change(tokensLock, func(tx *txn) (any, error) {
 		t, err := c.findToken(tx)
 		if err != nil {
@@ -376,7 +376,7 @@ func (c *call) replaceToken(then func(tx *txn, t *token) (any, error)) (any, err
 	})
 }
 
-func (c *call) deleteToken() (any, error) {
+func (c *request) deleteToken() (any, error) {
 	return c.replaceToken(func(tx *txn, t *token) (any, error) {
 		if t.Master {
 			return nil, refuse(http.StatusBadRequest, tokenCode, "A master token cannot be deleted")
@@ -386,7 +386,7 @@ func (c *call) deleteToken() (any, error) {
 	})
 }
 
-func (c *call) refreshToken() (any, error) {
+func (c *request) refreshToken() (any, error) {
 	return c.replaceToken(func(tx *txn, t *token) (any, error) {
 		t.Refreshed = now()
 		return c.answerSecret(tx, t), nil
@@ -394,7 +394,7 @@ func (c *call) refreshToken() (any, error) {
 }
 
 // shareToken checks the request and returns 501, because the server cannot send mail.
-func (c *call) shareToken() (any, error) {
+func (c *request) shareToken() (any, error) {
 	in := c.input(tokenCode)
 	in.required("recipientEmail")
 	in.text("message")

@@ -13,15 +13,15 @@ import (
 
 func (s *Server) versionRoutes() []route {
 	return []route{
-		{method: "GET", path: configPath + "/versions", summary: "List versions, the newest first", branch: optionalBranch, query: versionsQuery, result: []storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).listVersions)},
-		{method: "GET", path: configPath + "/versions/{version}", summary: "Version detail", branch: optionalBranch, result: storageapi.ConfigurationVersion{}, read: ofConfiguration((*call).getVersion)},
-		{method: "POST", path: configPath + "/versions/{version}/rollback", summary: "Roll back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, result: versionShape{}, run: (*call).rollback},
-		{method: "POST", path: configPath + "/versions/{version}/create", summary: "Copy a version to a new configuration", branch: optionalBranch, body: "name! description changeDescription", status: http.StatusCreated, result: idShape{}, run: (*call).copyConfiguration},
+		{method: "GET", path: configPath + "/versions", summary: "List versions, the newest first", branch: optionalBranch, query: versionsQuery, result: []storageapi.ConfigurationVersion{}, read: ofConfiguration((*request).listVersions)},
+		{method: "GET", path: configPath + "/versions/{version}", summary: "Version detail", branch: optionalBranch, result: storageapi.ConfigurationVersion{}, read: ofConfiguration((*request).getVersion)},
+		{method: "POST", path: configPath + "/versions/{version}/rollback", summary: "Roll back to a version", branch: optionalBranch, body: "changeDescription", status: http.StatusCreated, result: versionShape{}, run: (*request).rollback},
+		{method: "POST", path: configPath + "/versions/{version}/create", summary: "Copy a version to a new configuration", branch: optionalBranch, body: "name! description changeDescription", status: http.StatusCreated, result: idShape{}, run: (*request).copyConfiguration},
 	}
 }
 
 // pathVersion is the version of the path, 0 if it is no number.
-func (c *call) pathVersion() int { return int(min(c.pathID("version"), math.MaxInt32)) }
+func (c *request) pathVersion() int { return int(min(c.pathID("version"), math.MaxInt32)) }
 
 func versionAnswer(v configVersion) storageapi.ConfigurationVersion {
 	return storageapi.ConfigurationVersion{
@@ -30,7 +30,7 @@ func versionAnswer(v configVersion) storageapi.ConfigurationVersion {
 	}
 }
 
-func (c *call) listVersions(conf *configuration) (any, error) {
+func (c *request) listVersions(conf *configuration) (any, error) {
 	wanted := strings.Split(c.query("include"), ",")
 	if c.query("include") == "" {
 		wanted = []string{"name", "description"}
@@ -46,7 +46,7 @@ func (c *call) listVersions(conf *configuration) (any, error) {
 	}), nil
 }
 
-func (c *call) getVersion(conf *configuration) (any, error) {
+func (c *request) getVersion(conf *configuration) (any, error) {
 	v, err := conf.readVersion(c.pathVersion())
 	if err != nil {
 		return nil, err
@@ -60,13 +60,13 @@ func (c *call) getVersion(conf *configuration) (any, error) {
 }
 
 // changeText reads a body that has nothing but a changeDescription.
-func (c *call) changeText() string {
+func (c *request) changeText() string {
 	return c.optionalInput(configCode).textOr("changeDescription", "")
 }
 
 // rollback makes a new version that equals an earlier one. A row that has changed since gets its own new version. State
 // stays as it is.
-func (c *call) rollback() (any, error) {
+func (c *request) rollback() (any, error) {
 	text := c.changeText()
 	target := c.pathVersion()
 	return c.changeConfiguration(false, func(conf *configuration) (any, error) {
@@ -91,7 +91,7 @@ func (c *call) rollback() (any, error) {
 	})
 }
 
-func (c *call) copyConfiguration() (any, error) {
+func (c *request) copyConfiguration() (any, error) {
 	in := c.input(configCode)
 	name, description, text := in.required("name"), in.text("description"), in.textOr("changeDescription", "")
 	if err := c.fault(); err != nil {
@@ -166,7 +166,7 @@ func (s *Server) copyConfigurations(tx *txn, from, to string, by storageapi.Toke
 }
 
 // resetConfiguration gives a configuration of a branch the content it has in the default branch.
-func (c *call) resetConfiguration() (any, error) {
+func (c *request) resetConfiguration() (any, error) {
 	if !c.dev {
 		return nil, refuse(http.StatusBadRequest, configCode, "Only a configuration of a development branch can be reset")
 	}

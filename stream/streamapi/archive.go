@@ -43,7 +43,7 @@ func newReplay(p forebay.ReplayProgress) replayState {
 	}
 }
 
-func (a *api) replayArchive(c *call) (any, error) {
+func (a *api) replayArchive(c *request) (any, error) {
 	b := c.body.(*replayBody)
 	var p problems
 	from, to := moment("body.from", b.From, &p), moment("body.to", b.To, &p)
@@ -56,12 +56,12 @@ func (a *api) replayArchive(c *call) (any, error) {
 	}))
 }
 
-func (a *api) cancelReplay(c *call) (any, error) {
+func (a *api) cancelReplay(c *request) (any, error) {
 	a.noteChange(c.ctx, c, "the replay of an archive is cancelled")
 	return a.task(c)(a.cat.ArchiveReplays(c.source, c.sink).Cancel())
 }
 
-func (a *api) listReplays(c *call) (any, error) {
+func (a *api) listReplays(c *request) (any, error) {
 	list, err := a.cat.ArchiveReplays(c.source, c.sink).Runs(c.ctx)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func (p *problems) err() error {
 }
 
 // decode checks the form of a request, whose body may have most bytes, and fills the call.
-func (k *checks) decode(c *call, most int64) error {
+func (k *checks) decode(c *request, most int64) error {
 	var p problems
 	if k.op.access != open {
 		switch token := requestToken(c.r); {
@@ -87,7 +87,7 @@ func (k *checks) decode(c *call, most int64) error {
 	return p.err()
 }
 
-func (k *checks) path(c *call, p *problems) {
+func (k *checks) path(c *request, p *problems) {
 	for _, id := range []struct{ name, value string }{{"sourceId", c.source}, {"sinkId", c.sink}, {"copyId", c.r.PathValue("copyId")}} {
 		if n := utf8.RuneCountInString(id.value); n > forebay.MaxIDLength {
 			p.add("invalidLength", "length of %s must be lesser or equal than %d but got %d", id.name, forebay.MaxIDLength, n)
@@ -156,7 +156,7 @@ func (k *checks) parameters(q url.Values, p *problems) {
 	}
 }
 
-func (k *checks) readBody(c *call, p *problems, most int64) error {
+func (k *checks) readBody(c *request, p *problems, most int64) error {
 	if k.op.body == nil && !k.op.raw {
 		return nil
 	}

@@ -28,7 +28,7 @@ type damageBody struct {
 	Store     string `json:"store,omitempty" doc:"Folder of the local level with the store that was set aside as a whole."`
 }
 
-func (a *api) listDamage(c *call) (any, error) {
+func (a *api) listDamage(c *request) (any, error) {
 	list, err := a.on.Engine().Buffer().Damaged(c.ctx)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func newDamage(d buffer.Damage) damageBody {
 	}
 }
 
-func (a *api) forgetDamage(c *call) (any, error) {
+func (a *api) forgetDamage(c *request) (any, error) {
 	id := c.r.PathValue("damageId")
 	err := a.on.Engine().Buffer().ForgetDamage(c.ctx, id)
 	if errors.Is(err, buffer.ErrUnknownDamage) {

@@ -65,7 +65,7 @@ func newErasedTable(t forebay.ErasedTable) erasedTable {
 	return erasedTable{SourceID: t.Source, SinkID: t.Sink, Target: t.Target, TableID: t.Table, SQL: t.SQL, Exact: t.Exact, Note: t.Note}
 }
 
-func (a *api) erase(c *call) (any, error) {
+func (a *api) erase(c *request) (any, error) {
 	b := c.body.(*eraseRequest)
 	m := forebay.Match{
 		Path: b.Path, Value: b.Value, Header: b.Header, HeaderValue: b.HeaderValue, Text: b.Text, Sources: b.SourceIDs, DryRun: b.DryRun,

@@ -36,7 +36,7 @@ type operation struct {
 	slow bool
 	// codes are the errors that the catalog can return.
 	codes  []catalog.Code
-	handle func(*call) (any, error)
+	handle func(*request) (any, error)
 }
 
 // parameter is one of the query.
@@ -49,8 +49,8 @@ type parameter struct {
 	check func(p *problems, text string)
 }
 
-// call is one checked request to an operation.
-type call struct {
+// request is a checked HTTP request to an operation.
+type request struct {
 	r      *http.Request
 	ctx    context.Context
 	base   string // address of the API
@@ -63,7 +63,7 @@ type call struct {
 	raw    []byte
 }
 
-func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+func (c *request) query(name string) string { return c.r.URL.Query().Get(name) }
 
 func (a *api) endpoint(op *operation) http.HandlerFunc {
 	checks := a.docs.requestChecks(op)
@@ -100,7 +100,7 @@ func (a *api) endpoint(op *operation) http.HandlerFunc {
 
 // serve checks a request in the order that the package documentation promises, and runs the operation.
 func (a *api) serve(op *operation, checks *checks, w http.ResponseWriter, r *http.Request) (any, error) {
-	c := &call{r: r, ctx: r.Context(), base: a.base(r), source: r.PathValue("sourceId"), sink: r.PathValue("sinkId")}
+	c := &request{r: r, ctx: r.Context(), base: a.base(r), source: r.PathValue("sourceId"), sink: r.PathValue("sinkId")}
 	if op.access == open {
 		if err := checks.decode(c, maxBody); err != nil {
 			return nil, err
@@ -152,7 +152,7 @@ func (a *api) catchUp(ctx context.Context, response http.Header) {
 }
 
 // verify returns whose token it is and refuses those without access to the project.
-func (a *api) verify(c *call) (Identity, error) {
+func (a *api) verify(c *request) (Identity, error) {
 	token := requestToken(c.r)
 	if token == "" {
 		return Identity{}, missingToken
@@ -170,7 +170,7 @@ func (a *api) verify(c *call) (Identity, error) {
 }
 
 // identify asks the authenticator, but only about tokens that can be of the project.
-func (a *api) identify(c *call, token string) (Identity, error) {
+func (a *api) identify(c *request, token string) (Identity, error) {
 	switch {
 	case !isProgrammatic(token):
 		return a.opts.Auth.Verify(c.ctx, token)
@@ -191,7 +191,7 @@ func (a *api) identify(c *call, token string) (Identity, error) {
 }
 
 // authorize checks the branch and then the role.
-func (a *api) authorize(op *operation, c *call, who Identity) error {
+func (a *api) authorize(op *operation, c *request, who Identity) error {
 	if branch := c.r.PathValue("branchId"); branch != "" && branch != "default" {
 		n, err := strconv.Atoi(branch)
 		switch {

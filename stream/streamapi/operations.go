@@ -45,20 +45,20 @@ func (a *api) operations() []operation {
 	}
 
 	// read is for every member. It changes nothing.
-	read := func(path, id, summary string, answer any, codes []catalog.Code, handle func(*call) (any, error), query ...parameter) operation {
+	read := func(path, id, summary string, answer any, codes []catalog.Code, handle func(*request) (any, error), query ...parameter) operation {
 		return operation{
 			method: get, path: path, id: id, summary: summary, access: member, query: query,
 			status: http.StatusOK, result: answer, codes: codes, handle: handle,
 		}
 	}
 	// task starts a task, do changes something at once. One change of a source or sink excludes others, which get Busy.
-	task := func(method, path, id, summary string, body any, codes []catalog.Code, handle func(*call) (any, error), query ...parameter) operation {
+	task := func(method, path, id, summary string, body any, codes []catalog.Code, handle func(*request) (any, error), query ...parameter) operation {
 		return operation{
 			method: method, path: path, id: id, summary: summary, access: admin, query: query, body: body,
 			status: http.StatusAccepted, result: taskBody{}, codes: and(codes, catalog.Busy), handle: handle,
 		}
 	}
-	do := func(method, path, id, summary string, codes []catalog.Code, handle func(*call) (any, error)) operation {
+	do := func(method, path, id, summary string, codes []catalog.Code, handle func(*request) (any, error)) operation {
 		return operation{method: method, path: path, id: id, summary: summary, access: admin, status: http.StatusOK, codes: codes, handle: handle}
 	}
 

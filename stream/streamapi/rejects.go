@@ -223,7 +223,7 @@ func (f rejectsFilter) filter(at string, p *problems) forebay.RejectedFilter {
 	}
 }
 
-func (a *api) listRejected(c *call) (any, error) {
+func (a *api) listRejected(c *request) (any, error) {
 	var p problems
 	f := rejectsFilter{
 		Reason: c.query("reason"), Column: c.query("column"), Since: c.query("since"), Until: c.query("until"), Text: c.query("text"), Content: c.query("content"),
@@ -243,14 +243,14 @@ func (a *api) listRejected(c *call) (any, error) {
 	}, nil
 }
 
-func (c *call) record() string { return c.r.PathValue("recordId") }
+func (c *request) record() string { return c.r.PathValue("recordId") }
 
 // noteChange logs which user changed a quarantine, without content.
-func (a *api) noteChange(ctx context.Context, c *call, what string) {
+func (a *api) noteChange(ctx context.Context, c *request, what string) {
 	a.opts.Ingest.Logger.InfoContext(ctx, "changed by request", "change", what, "source", c.source, "sink", c.sink, "record", c.record(), "token", c.by.TokenID)
 }
 
-func (a *api) getRejected(c *call) (any, error) {
+func (a *api) getRejected(c *request) (any, error) {
 	content, err := a.on.Handle(c.source, c.sink).RejectedRecord(c.ctx, c.record())
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (a *api) getRejected(c *call) (any, error) {
 	return newRejectedContent(content), nil
 }
 
-func (a *api) editRejected(c *call) (any, error) {
+func (a *api) editRejected(c *request) (any, error) {
 	text := c.query(revisionParameter)
 	if text == "" {
 		return nil, names.Errorf(http.StatusBadRequest, "missingField", "%q is missing from query: the revision of the record that was read", revisionParameter)
@@ -274,7 +274,7 @@ func (a *api) editRejected(c *call) (any, error) {
 	return a.getRejected(c)
 }
 
-func (a *api) testRejected(c *call) (any, error) {
+func (a *api) testRejected(c *request) (any, error) {
 	cells, err := a.on.Handle(c.source, c.sink).TestRejected(c.ctx, c.record())
 	if err != nil {
 		return nil, err
@@ -291,7 +291,7 @@ func (a *api) testRejected(c *call) (any, error) {
 	return b, nil
 }
 
-func (a *api) replayRejected(c *call) (any, error) {
+func (a *api) replayRejected(c *request) (any, error) {
 	result, err := a.on.Handle(c.source, c.sink).ReplayRejected(c.ctx, c.record())
 	if err != nil {
 		return nil, err
@@ -300,7 +300,7 @@ func (a *api) replayRejected(c *call) (any, error) {
 	return rejectsResult(result), nil
 }
 
-func (a *api) discardRejected(c *call) (any, error) {
+func (a *api) discardRejected(c *request) (any, error) {
 	reason := c.query(reasonParameter)
 	if n := utf8.RuneCountInString(reason); n > maxDiscardReason {
 		return nil, names.Errorf(http.StatusBadRequest, "invalidLength", "%s must be a maximum of %d characters in length but has %d", reasonParameter, maxDiscardReason, n)
@@ -312,7 +312,7 @@ func (a *api) discardRejected(c *call) (any, error) {
 	return nil, nil
 }
 
-func (a *api) replaySelected(c *call) (any, error) {
+func (a *api) replaySelected(c *request) (any, error) {
 	s, err := c.body.(*rejectsSelection).selection()
 	if err != nil {
 		return nil, err
@@ -321,12 +321,12 @@ func (a *api) replaySelected(c *call) (any, error) {
 	return a.task(c)(a.on.Handle(c.source, c.sink).ReplayRejects(s))
 }
 
-func (a *api) cancelRejects(c *call) (any, error) {
+func (a *api) cancelRejects(c *request) (any, error) {
 	a.noteChange(c.ctx, c, "the replay of rejected records is cancelled")
 	return a.task(c)(a.on.Handle(c.source, c.sink).CancelRejects(c.ctx))
 }
 
-func (a *api) discardSelected(c *call) (any, error) {
+func (a *api) discardSelected(c *request) (any, error) {
 	b := c.body.(*rejectsDiscard)
 	s, err := (&rejectsSelection{b.RecordIDs, b.Filter, b.All}).selection()
 	if err != nil {

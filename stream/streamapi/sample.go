@@ -13,7 +13,7 @@ import (
 )
 
 // testSource renders the body of the request as one event, by the same rules as ingestion does.
-func (a *api) testSource(c *call) (any, error) {
+func (a *api) testSource(c *request) (any, error) {
 	source, err := a.cat.Source(c.source)
 	if err != nil {
 		return nil, err

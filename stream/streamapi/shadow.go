@@ -114,7 +114,7 @@ func shadow(r forebay.ShadowReport, err error) (any, error) {
 	return newShadow(r), nil
 }
 
-func (a *api) startShadow(c *call) (any, error) {
+func (a *api) startShadow(c *request) (any, error) {
 	b := c.body.(*shadowStart)
 	var p problems
 	var cols mapping.Columns
@@ -145,10 +145,10 @@ func (a *api) startShadow(c *call) (any, error) {
 	return shadow(a.on.Handle(c.source, c.sink).Shadow(c.ctx, cols, opts))
 }
 
-func (a *api) getShadow(c *call) (any, error) {
+func (a *api) getShadow(c *request) (any, error) {
 	return shadow(a.on.Handle(c.source, c.sink).ShadowReport())
 }
 
-func (a *api) endShadow(c *call) (any, error) {
+func (a *api) endShadow(c *request) (any, error) {
 	return shadow(a.on.Handle(c.source, c.sink).EndShadow())
 }

@@ -44,7 +44,7 @@ func requestColumns(list []mappedColumn, at string, p *problems) mapping.Columns
 	return cols
 }
 
-func (a *api) createSink(c *call) (any, error) {
+func (a *api) createSink(c *request) (any, error) {
 	if _, err := a.cat.Source(c.source); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (a *api) createSink(c *call) (any, error) {
 	return a.task(c)(a.cat.CreateSink(c.by, c.source, spec))
 }
 
-func (a *api) updateSink(c *call) (any, error) {
+func (a *api) updateSink(c *request) (any, error) {
 	if _, _, err := a.cat.Sink(c.source, c.sink); err != nil {
 		return nil, err
 	}
@@ -90,11 +90,11 @@ func (a *api) updateSink(c *call) (any, error) {
 	return a.task(c)(a.cat.UpdateSink(c.by, c.source, c.sink, patch))
 }
 
-func (a *api) switchSink(c *call) (any, error) {
+func (a *api) switchSink(c *request) (any, error) {
 	return a.task(c)(a.cat.SwitchToCopy(c.by, c.source, c.sink, c.r.PathValue("copyId")))
 }
 
-func (a *api) getSink(c *call) (any, error) {
+func (a *api) getSink(c *request) (any, error) {
 	source, s, err := a.cat.Sink(c.source, c.sink)
 	if err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (a *api) sinkBody(source catalog.Source, s catalog.Sink) sinkBody {
 	}
 }
 
-func (a *api) listSinks(deleted bool) func(*call) (any, error) {
-	return func(c *call) (any, error) {
+func (a *api) listSinks(deleted bool) func(*request) (any, error) {
+	return func(c *request) (any, error) {
 		source, all, err := a.cat.Sinks(c.source, deleted)
 		if err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (a *api) listSinks(deleted bool) func(*call) (any, error) {
 	}
 }
 
-func (a *api) sinkTotal(c *call) (any, error) {
+func (a *api) sinkTotal(c *request) (any, error) {
 	s, err := a.on.Handle(c.source, c.sink).Statistics(c.ctx)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (a *api) sinkTotal(c *call) (any, error) {
 	return newTotal(s), nil
 }
 
-func (a *api) sinkFiles(c *call) (any, error) {
+func (a *api) sinkFiles(c *request) (any, error) {
 	s, err := a.on.Handle(c.source, c.sink).Statistics(c.ctx)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ const maxFailedFiles = 1_000
 
 // failedFiles finds the sinks that need help among thousands, whose metrics do not name them. A page begins after a place and not after a file,
 // because a file may have left the list meanwhile.
-func (a *api) failedFiles(c *call) (any, error) {
+func (a *api) failedFiles(c *request) (any, error) {
 	source, after := c.query("sourceId"), c.query("afterId")
 	b := failedFilesBody{Files: []failedFileBody{}}
 	type failed struct {
@@ -219,18 +219,18 @@ func (a *api) failedFiles(c *call) (any, error) {
 	return b, nil
 }
 
-func (a *api) retryFile(c *call) (any, error) {
+func (a *api) retryFile(c *request) (any, error) {
 	return nil, a.on.Handle(c.source, c.sink).RetryFile(c.ctx, c.r.PathValue("fileId"))
 }
 
-func (a *api) splitFile(c *call) (any, error) {
+func (a *api) splitFile(c *request) (any, error) {
 	return nil, a.on.Handle(c.source, c.sink).SplitFile(c.ctx, c.r.PathValue("fileId"))
 }
 
-func (a *api) quarantineFile(c *call) (any, error) {
+func (a *api) quarantineFile(c *request) (any, error) {
 	return nil, a.on.Handle(c.source, c.sink).QuarantineFile(c.ctx, c.r.PathValue("fileId"))
 }
 
-func (a *api) discardFile(c *call) (any, error) {
+func (a *api) discardFile(c *request) (any, error) {
 	return nil, a.on.Handle(c.source, c.sink).DiscardFile(c.ctx, c.r.PathValue("fileId"))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-func (a *api) createSource(c *call) (any, error) {
+func (a *api) createSource(c *request) (any, error) {
 	b := c.body.(*sourceCreate)
 	spec := catalog.SourceSpec{ID: b.SourceID, Type: forebay.SourceType(b.Type), Name: b.Name, Description: b.Description}
 	var p problems
@@ -26,7 +26,7 @@ func (a *api) createSource(c *call) (any, error) {
 	return a.task(c)(a.cat.CreateSource(c.by, spec))
 }
 
-func (a *api) updateSource(c *call) (any, error) {
+func (a *api) updateSource(c *request) (any, error) {
 	if _, err := a.cat.Source(c.source); err != nil {
 		return nil, err
 	}
@@ -40,14 +40,14 @@ func (a *api) updateSource(c *call) (any, error) {
 	return a.task(c)(a.cat.UpdateSource(c.by, c.source, patch))
 }
 
-func (a *api) deleteSource(c *call) (any, error) {
+func (a *api) deleteSource(c *request) (any, error) {
 	if cascade, _ := strconv.ParseBool(c.query("cascade")); cascade {
 		return a.task(c)(a.cat.EraseSource(c.source))
 	}
 	return a.task(c)(a.cat.Delete(c.by, c.ref()))
 }
 
-func (a *api) getSource(c *call) (any, error) {
+func (a *api) getSource(c *request) (any, error) {
 	s, err := a.cat.Source(c.source)
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (a *api) sourceBody(s catalog.Source) sourceBody {
 	return b
 }
 
-func (a *api) listSources(deleted bool) func(*call) (any, error) {
-	return func(c *call) (any, error) {
+func (a *api) listSources(deleted bool) func(*request) (any, error) {
+	return func(c *request) (any, error) {
 		list, page := cut(c.page, a.cat.Sources(deleted), func(s catalog.Source) string { return s.ID })
 		return sourcesBody{
 			ProjectID: a.project, BranchID: a.branch, Page: page, Sources: convert(list, a.sourceBody),
@@ -96,7 +96,7 @@ func checkOverlap(p *problems, text string) {
 	}
 }
 
-func (a *api) rotateSecret(c *call) (any, error) {
+func (a *api) rotateSecret(c *request) (any, error) {
 	overlap, _ := time.ParseDuration(c.query(overlapParameter)) // it was checked
 	s, err := a.cat.RotateSecret(c.ctx, c.by, c.source, overlap)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *api) rotateSecret(c *call) (any, error) {
 	return a.sourceBody(s), nil
 }
 
-func (a *api) aggregate(c *call) (any, error) {
+func (a *api) aggregate(c *request) (any, error) {
 	list, page := cut(c.page, a.cat.Sources(false), func(s catalog.Source) string { return s.ID })
 	b := aggregationBody{ProjectID: a.project, BranchID: a.branch, Page: page, Sources: make([]aggregatedBody, 0, len(list))}
 	ids := make([]string, 0, len(list))

@@ -6,12 +6,12 @@ import (
 	"github.com/forebay/forebay/catalog"
 )
 
-func (a *api) index(c *call) (any, error) {
+func (a *api) index(c *request) (any, error) {
 	return indexBody{API: "stream", Documentation: c.base + documentationPath}, nil
 }
 
 // task turns a started task into the response.
-func (a *api) task(c *call) func(catalog.Task, error) (any, error) {
+func (a *api) task(c *request) func(catalog.Task, error) (any, error) {
 	return func(t catalog.Task, err error) (any, error) {
 		if err != nil {
 			return nil, err
@@ -20,7 +20,7 @@ func (a *api) task(c *call) func(catalog.Task, error) (any, error) {
 	}
 }
 
-func (a *api) taskBody(c *call, t catalog.Task) taskBody {
+func (a *api) taskBody(c *request, t catalog.Task) taskBody {
 	b := taskBody{
 		TaskID: t.ID, Type: t.Type, URL: c.base + "/v1/tasks/" + t.ID, Status: string(t.Status), IsFinished: t.Finished(),
 		CreatedAt: catalog.Time(t.CreatedAt), Result: t.Result, Error: t.Failure,
@@ -56,4 +56,4 @@ func (a *api) taskBody(c *call, t catalog.Task) taskBody {
 	return b
 }
 
-func (a *api) getTask(c *call) (any, error) { return a.task(c)(a.on.Task(c.r.PathValue("taskId"))) }
+func (a *api) getTask(c *request) (any, error) { return a.task(c)(a.on.Task(c.r.PathValue("taskId"))) }

@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/mapping"
 )
 
-// A call is the core of the intake. Every way to bring records goes through it.
+// An ingestion is one call that brings records. Every way to bring records goes through it.
 //
 //	begin ─▶ add, once for each record ─▶ finish ─▶ wait for the portions
 //
@@ -32,7 +32,7 @@ import (
 // Before it maps a record, a call reserves memory in the room that all calls share. See [maproom.Room].
 //
 // Only one goroutine may use a call. Its memory is pooled, so a record that every sink takes costs no allocation.
-type call struct {
+type ingestion struct {
 	src             *source
 	buf             *buffer.Buffer
 	room            *maproom.Room
@@ -82,41 +82,41 @@ func portionOf(most int, t buffer.Tuning) int {
 }
 
 const (
-	// smallCall is the most memory of an idle call that serves any call. There are as many as callers were at work at once.
-	smallCall = 64 << 10
-	// largeCall is the most memory of an idle call. It serves large calls.
-	largeCall = 4 * portionBytes
+	// smallMemory is the most memory of an idle ingestion that serves any call. There are as many as callers were at work at once.
+	smallMemory = 64 << 10
+	// largeMemory is the most memory of an idle ingestion. It serves large calls.
+	largeMemory = 4 * portionBytes
 )
 
-// Idle calls. A large call would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
-var smallCalls, largeCalls sync.Pool
+// Idle ingestions. A large one would otherwise serve a small record, and each of a thousand callers would get a large one in the end.
+var smallIdle, largeIdle sync.Pool
 
-// idleCall returns an idle call.
-func idleCall(large bool) *call {
+// idleIngestion takes an idle ingestion out of its pool.
+func idleIngestion(large bool) *ingestion {
 	if large {
-		if c, ok := largeCalls.Get().(*call); ok {
+		if c, ok := largeIdle.Get().(*ingestion); ok {
 			return c
 		}
 	}
-	if c, ok := smallCalls.Get().(*call); ok {
+	if c, ok := smallIdle.Get().(*ingestion); ok {
 		return c
 	}
-	return new(call)
+	return new(ingestion)
 }
 
-// keepIdle takes a call back.
-func keepIdle(c *call) {
+// keepIdle takes an ingestion back.
+func keepIdle(c *ingestion) {
 	switch {
-	case c.rows.Memory() <= smallCall:
-		smallCalls.Put(c)
-	case c.rows.Memory() <= largeCall:
-		largeCalls.Put(c)
+	case c.rows.Memory() <= smallMemory:
+		smallIdle.Put(c)
+	case c.rows.Memory() <= largeMemory:
+		largeIdle.Put(c)
 	}
 }
 
 // begin starts a call. large says that it may map many rows or large ones. The caller releases it.
-func (in Intake) begin(src *source, attempt *receipt.Attempt, atomic, large bool) *call {
-	e, c := in.engine, idleCall(large)
+func (in Intake) begin(src *source, attempt *receipt.Attempt, atomic, large bool) *ingestion {
+	e, c := in.engine, idleIngestion(large)
 	c.room = e.room
 	c.src, c.buf, c.attempt, c.span, c.atomic, c.patient = src, e.buf, attempt, in.span, atomic, in.patient
 	c.signal = ""
@@ -136,7 +136,7 @@ func (in Intake) begin(src *source, attempt *receipt.Attempt, atomic, large bool
 
 // inherit gives records without headers the trace context of the caller, if the source wants to have it with its records. Records from HTTP
 // requests have their own.
-func (c *call) inherit(ctx context.Context) {
+func (c *ingestion) inherit(ctx context.Context) {
 	if !c.src.redactor.NamesTrace() {
 		return
 	}
@@ -146,7 +146,7 @@ func (c *call) inherit(ctx context.Context) {
 }
 
 // checkCapacity returns why a sink accepts no rows now. A patient call waits for the sinks that do not.
-func (c *call) checkCapacity(s *sink) error {
+func (c *ingestion) checkCapacity(s *sink) error {
 	if c.patient {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (c *call) checkCapacity(s *sink) error {
 }
 
 // noCapacity is the error of a sink that can take nothing and, as far as receipts tell, needs something.
-func (c *call) noCapacity() error {
+func (c *ingestion) noCapacity() error {
 	for k, full := range c.full[:len(c.src.sinks)] {
 		if full != nil && !c.attempt.Knows(k) {
 			return full
@@ -164,7 +164,7 @@ func (c *call) noCapacity() error {
 }
 
 // release gives the memory back, unless it is so much that it should not stay.
-func (c *call) release() {
+func (c *ingestion) release() {
 	c.room.Release(&c.reserve)
 	c.rows.Reset()
 	clear(c.full)
@@ -177,7 +177,7 @@ func (c *call) release() {
 
 // reserveFor reserves the memory that the call may use while it maps the current record. The parsed body takes about twice as much as the body,
 // and a row is seldom larger than the body.
-func (c *call) reserveFor(ctx context.Context) error {
+func (c *ingestion) reserveFor(ctx context.Context) error {
 	need := int64(max(c.rows.Memory(), c.rows.Size()+min(c.limit, c.body*len(c.src.sinks))) + 4*c.body)
 	if need < c.reserve.Held() {
 		return nil
@@ -189,7 +189,7 @@ func (c *call) reserveFor(ctx context.Context) error {
 
 // add maps a record for every sink and hands full portions to the buffer. A record that every sink takes has the outcomes
 // src.allStored, which all such records share.
-func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
+func (c *ingestion) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 	bare := rec.Header == nil && c.header != nil
 	if bare {
 		rec.Header = c.header
@@ -239,7 +239,7 @@ func (c *call) add(ctx context.Context, rec *mapping.Record) []SinkResult {
 }
 
 // mapRow appends the row of a record for sink k. Its error is a rejection, which is counted. The status says what becomes of the record.
-func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
+func (c *ingestion) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, error) {
 	s := c.src.sinks[k]
 	data, limit, err := c.rows.Next(k, len(rec.Body)), c.maxRow, error(nil)
 	if s.archive {
@@ -270,7 +270,7 @@ func (c *call) mapRow(ctx context.Context, k int, rec *mapping.Record) (Status, 
 }
 
 // setAside takes a record for the quarantine of sink k.
-func (c *call) setAside(ctx context.Context, k int, rec *mapping.Record, cause error) (Status, error) {
+func (c *ingestion) setAside(ctx context.Context, k int, rec *mapping.Record, cause error) (Status, error) {
 	s := c.src.sinks[k]
 	reject, err := kept.Reject(rec, cause, s.name, c.src.redactor)
 	if err != nil {
@@ -296,7 +296,7 @@ func isOverload(err error) bool {
 }
 
 // bound hands over a full portion after something of the current record was taken for sink k.
-func (c *call) bound(ctx context.Context, k int) {
+func (c *ingestion) bound(ctx context.Context, k int) {
 	if c.rows.Size() <= c.limit {
 		return
 	}
@@ -320,14 +320,14 @@ func (c *call) bound(ctx context.Context, k int) {
 }
 
 // finish hands over the remaining rows.
-func (c *call) finish(ctx context.Context) {
+func (c *ingestion) finish(ctx context.Context) {
 	c.rows.Mark(len(c.src.sinks))
 	c.handOver(ctx, c.records*len(c.src.sinks))
 }
 
 // handOver gives the rows before the marks to the buffer, as one portion. The place after the last outcome that they
 // stand for is end. The rows after the marks stay.
-func (c *call) handOver(ctx context.Context, end int) {
+func (c *ingestion) handOver(ctx context.Context, end int) {
 	sinks := c.src.sinks
 	rows := c.list[:0]
 	aside := false
@@ -378,7 +378,7 @@ func (c *call) handOver(ctx context.Context, end int) {
 }
 
 // isRest reports whether the rest of a batch comes now. It waits for room where the first portion has it.
-func (c *call) isRest() bool { return c.atomic && len(c.portions) > 0 }
+func (c *ingestion) isRest() bool { return c.atomic && len(c.portions) > 0 }
 
 // await returns when the portions are on disk, and notes in the results which of them failed. Its error is about the
 // whole call. Nothing was stored then.
