@@ -41,11 +41,11 @@ type Arrival struct {
 	// Mover is the argument of [Moves.ReceiveRejected].
 	Mover
 	Records int
-	// Files counts the files that [Moves.ReceiveFiles] has copied.
-	Files int
+	// Files counts the files that [Moves.ReceiveFiles] has copied, and Positions the positions that [Moves.ReceivePositions] has copied.
+	Files, Positions int
 }
 
-// Arrivals returns the records and files that arrive, by instance and epoch.
+// Arrivals returns the records, files and positions that arrive, by instance and epoch.
 func (m Moves) Arrivals() []Arrival {
 	b := m.b
 	b.mu.RLock()
@@ -63,6 +63,15 @@ func (m Moves) Arrivals() []Arrival {
 		}
 		for i := range s.arrivingFiles {
 			of(s.arrivingFiles[i].rec.From).Files++
+		}
+		for key, value := range s.rec.Positions {
+			if _, _, arrives := parseArriving(key); !arrives {
+				continue
+			}
+			var p format.ArrivingPosition
+			if format.Decode(value, &p) == nil { // else EndArrival says so
+				of(p.From).Positions++
+			}
 		}
 	}
 	list := make([]Arrival, 0, len(counts))
@@ -85,7 +94,7 @@ const arrivalRecords = 1000
 // It fails with an [*OverloadError] if a quarantine, or the disk, has no room for all records of a sink, a [*FailedError], [ErrClosed] or the error
 // of ctx. After an error call EndArrival, or repeat the call.
 //
-// For the files that wait see [Moves.ReceiveFiles].
+// For the files that wait see [Moves.ReceiveFiles], and for positions [Moves.ReceivePositions].
 func (m Moves) ReceiveRejected(ctx context.Context, other *Buffer, by Mover) (records int, err error) {
 	if other == nil || other.store == nil || by.Instance == "" {
 		return 0, errors.New("buffer: the records of an open buffer move, and the mover names its instance")
@@ -228,8 +237,8 @@ func (b *Buffer) receiveSome(ctx context.Context, sinkID string, records []arriv
 	})
 }
 
-// EndArrival ends the arrival of the records and files of an instance, durably. With accept the records join the quarantines of their sinks, and the
-// files are imported by this buffer. Otherwise they are deleted. It does nothing if nothing arrives from there. After an error repeat it with the same
+// EndArrival ends the arrival of the records, files and positions of an instance, durably. With accept the records join the quarantines of their
+// sinks, the files are imported by this buffer, and callers find the positions. Otherwise they are deleted. It does nothing if nothing arrives from there. After an error repeat it with the same
 // decision.
 func (m Moves) EndArrival(ctx context.Context, instance string, accept bool) error {
 	b := m.b
@@ -258,7 +267,7 @@ func (m Moves) EndArrival(ctx context.Context, instance string, accept bool) err
 	} else {
 		errs = append(errs, b.dropFiles(ctx, instance))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, b.endPositions(ctx, instance, accept))...)
 }
 
 // dropArriving deletes arriving records.

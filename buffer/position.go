@@ -34,17 +34,25 @@ var ErrTooManyPositions = errors.New("a sink may have at most 16 positions")
 // Position returns the value of a position that is on disk, nil if there is none. Rows that were appended before the call, with later
 // positions, are on disk or have failed when it returns. The caller owns the value.
 //
-// Errors: [ErrUnknownSink], a [*FailedError], [ErrClosed], the error of ctx.
+// Errors: [ErrUnknownSink], [ErrPositionArrives], a [*FailedError], [ErrClosed], the error of ctx.
 func (h SinkHandle) Position(ctx context.Context, name string) ([]byte, error) {
-	all, err := h.Positions(ctx)
+	all, arriving, err := h.positions(ctx)
+	if err == nil && all[name] == nil && arriving[name] {
+		err = fmt.Errorf("%w: %q of sink %q", ErrPositionArrives, name, h.id)
+	}
 	return all[name], err
 }
 
-// Positions is [SinkHandle.Position] for all positions of a sink.
+// Positions is [SinkHandle.Position] for all positions of a sink. It leaves out positions that arrive.
 func (h SinkHandle) Positions(ctx context.Context) (map[string][]byte, error) {
-	var found map[string][]byte
+	found, _, err := h.positions(ctx)
+	return found, err
+}
+
+// positions returns the positions of a sink, and the names of those that arrive.
+func (h SinkHandle) positions(ctx context.Context) (found map[string][]byte, arriving map[string]bool, err error) {
 	unknown := false
-	err := h.b.do(ctx, func(*txn) {
+	err = h.b.do(ctx, func(*txn) {
 		s := h.b.mu.sinks[h.id]
 		if unknown = s == nil; !unknown {
 			found = maps.Clone(s.rec.Positions)
@@ -52,20 +60,25 @@ func (h SinkHandle) Positions(ctx context.Context) (map[string][]byte, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case unknown:
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSink, h.id)
+		return nil, nil, fmt.Errorf("%w: %q", ErrUnknownSink, h.id)
 	}
+	arriving = map[string]bool{}
 	for name, value := range found {
 		found[name] = bytes.Clone(value)
+		if _, arrives, ok := parseArriving(name); ok {
+			arriving[arrives] = true
+			delete(found, name)
+		}
 	}
-	return found, nil
+	return found, arriving, nil
 }
 
 // SetPosition begins a position or sets it without rows, durably. A nil value ends it. The first position upgrades the data directory to a
 // format that earlier releases cannot open.
 //
-// Errors: [ErrTooManyPositions], and the errors of [SinkHandle.Position].
+// Errors: [ErrTooManyPositions] and the errors of [SinkHandle.Position].
 func (h SinkHandle) SetPosition(ctx context.Context, p Position) error {
 	b, sinkID := h.b, h.id
 	if len(p.Name) == 0 || len(p.Name) > maxPositionName || len(p.Value) > maxPositionValue {
@@ -82,6 +95,10 @@ func (h SinkHandle) SetPosition(ctx context.Context, p Position) error {
 		s := b.mu.sinks[sinkID]
 		if s == nil {
 			refused = fmt.Errorf("%w: %q", ErrUnknownSink, sinkID)
+			return
+		}
+		if s.positionArrives(p.Name) {
+			refused = fmt.Errorf("%w: %q of sink %q", ErrPositionArrives, p.Name, sinkID)
 			return
 		}
 		if value == nil {

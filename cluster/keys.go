@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -226,10 +225,10 @@ func (k *callKeys) askAll() {
 func (k *callKeys) round(list []*question) error {
 	ctx, cancel := context.WithTimeout(k.ctx, keyPatience)
 	defer cancel()
-	awaited, err := k.records.others(ctx, k.own)
-	if err != nil {
-		return err
+	if err := k.records.wait(ctx); err != nil {
+		return fmt.Errorf("%w: %w", forebay.ErrKeyUnclear, err)
 	}
+	awaited := k.records.others(k.own)
 	r := keysRequest{nodeRequest: nodeRequest{nodeFormat, opKeys}, Instance: k.own}
 	named := make([]buffer.Key, len(list))
 	for i, q := range list {
@@ -356,13 +355,13 @@ func (k *callKeys) letPass(list []buffer.Key, asked []*callAsks, found []instanc
 	}
 }
 
-// records has the records of instances that this node has read.
+// records has the records of instances that this node has read. They may lag.
 type records struct {
 	read chan struct{} // closed when all were read once
 
 	mu sync.Mutex
-	// owner is the node that speaks for an instance, by instance. Empty means that no process does.
-	owner map[string]string
+	// owners are the last records, by instance. A record that cannot be read is of a newer release. Its node is the last one that is known, or empty.
+	owners map[string]changelog.Owner
 	// heard is when an instance without a known record has asked.
 	heard map[string]time.Time
 }
@@ -374,7 +373,7 @@ const heardFor = 5 * time.Minute
 func (r *records) hear(instance string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.owner[instance]; !ok {
+	if _, ok := r.owners[instance]; !ok {
 		if r.heard == nil {
 			r.heard = map[string]time.Time{}
 		}
@@ -382,30 +381,47 @@ func (r *records) hear(instance string) {
 	}
 }
 
-// others returns the other instances that may have stored rows under a key, with the nodes that speak for them.
-func (r *records) others(ctx context.Context, own string) (map[string]string, error) {
+// wait returns when all records were read once.
+func (r *records) wait(ctx context.Context) error {
 	select {
 	case <-r.read:
+		return nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: the records of the nodes are not read yet", forebay.ErrKeyUnclear)
+		return fmt.Errorf("the records of the nodes are not read yet: %w", context.Cause(ctx))
 	}
+}
+
+// all returns the records by instance.
+func (r *records) all() map[string]changelog.Owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return maps.Clone(r.owners)
+}
+
+// speaks reports whether a process speaks for the instance of a record.
+func speaks(o changelog.Owner) bool {
+	return o.State == changelog.Owned || o.State == changelog.Adopting || o.State == changelog.Draining
+}
+
+// others returns the other instances that may have stored rows under a key, with the nodes that speak for them.
+func (r *records) others(own string) map[string]string {
 	others := map[string]string{}
-	for instance, node := range r.owner {
-		if node != "" && instance != own {
-			others[instance] = node
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for instance, o := range r.owners {
+		if speaks(o) && instance != own {
+			others[instance] = o.Node
 		}
 	}
 	for instance, at := range r.heard {
-		switch _, known := r.owner[instance]; {
+		switch _, known := r.owners[instance]; {
 		case known || time.Since(at) >= heardFor:
 			delete(r.heard, instance)
 		case instance != own:
 			others[instance] = ""
 		}
 	}
-	return others, nil
+	return others
 }
 
 // see notes a record.
@@ -422,17 +438,15 @@ func (r *records) see(v changelog.Versioned) {
 	instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.owner == nil {
-		r.owner = map[string]string{}
+	if r.owners == nil {
+		r.owners = map[string]changelog.Owner{}
 	}
-	switch {
-	case o.UnmarshalJSON(v.Value) != nil: // of a newer release, whose node is awaited
-		r.owner[instance] = cmp.Or(r.owner[instance], "unknown")
-	case o.State == changelog.Owned || o.State == changelog.Adopting || o.State == changelog.Draining:
-		r.owner[instance] = o.Node
-	default:
-		r.owner[instance] = ""
+	if o.UnmarshalJSON(v.Value) != nil {
+		if o = r.owners[instance]; !speaks(o) {
+			o = changelog.Owner{State: changelog.Owned}
+		}
 	}
+	r.owners[instance] = o
 }
 
 // watch follows the records until ctx ends.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
 	"github.com/forebay/forebay/cluster/internal/clustertest"
 )
@@ -127,6 +128,79 @@ func TestKeyAtAllNodesAtOnce(t *testing.T) {
 	}
 	calls.Wait()
 	if got := c.flushed(c.list[:]...); !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// A request with a key gets the outcome of the first one at every node, even if the source splits bodies in another way since, and could not split
+// this one.
+func TestKeyAfterAChangeOfTheSplit(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.define()
+	source, err := c.list[0].Catalog().Source("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// send sends a form, or JSON.
+	send := func(i int, key, body string) (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/stream/1/web/"+source.Secret, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		if body[0] != '[' {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		r.Header.Set("Idempotency-Key", key)
+		w := httptest.NewRecorder()
+		c.list[i].Handler().ServeHTTP(w, r)
+		return w.Code, w.Header().Get("Idempotent-Replayed")
+	}
+	const form, list = "id=1", `[{"id":"2"},{"id":"3"}]`
+	again := func() {
+		t.Helper()
+		for i := range c.list {
+			for key, body := range map[string]string{"form": form, "list": list} {
+				if status, replayed := send(i, key, body); status != http.StatusOK || replayed != "true" {
+					t.Errorf("node %d, key %q: got status %d, replayed %q, want 200 and true", i, key, status, replayed)
+				}
+			}
+			if status, _ := send(i, "new", "a text"); status/100 != 4 {
+				t.Errorf("node %d, a text with a new key: got status %d, want 400 or 422", i, status)
+			}
+		}
+	}
+	split := func(to string) {
+		t.Helper()
+		task, err := c.list[0].Catalog().ChangeSettings(catalog.By{Type: "system"}, catalog.Ref{Source: "web"}, "", []catalog.SettingChange{
+			{Key: "ingest.split", Value: []byte(`"` + to + `"`)},
+		})
+		if err == nil {
+			task, err = task.Wait(t.Context())
+		}
+		if err != nil || task.Status != catalog.Succeeded {
+			t.Fatal(err, task.Failure)
+		}
+		for i, n := range c.list {
+			if err := clustertest.Eventually(func() error {
+				if src, _ := n.Engine().Source("web"); string(src.Split) != to {
+					return fmt.Errorf("the engine of node %d splits as %q, want %q", i, src.Split, to)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if status, _ := send(0, "form", form); status != http.StatusOK {
+		t.Fatalf("the form: got status %d, want 200", status)
+	}
+	split("array")
+	if status, _ := send(1, "list", list); status != http.StatusOK {
+		t.Fatalf("the list: got status %d, want 200", status)
+	}
+	again()
+	split("lines")
+	again()
+	if got, want := c.flushed(c.list[:]...), []string{"1", "2", "3"}; !slices.Equal(got, want) {
 		t.Errorf("the table has %q, want %q", got, want)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/catalog"
@@ -101,15 +100,11 @@ func (n *Node) Nodes(ctx context.Context) ([]catalog.Node, error) {
 // are the nodes that should respond.
 func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (awaited map[string]bool, err error) {
 	awaited = map[string]bool{}
-	for v, err := range n.owners.Watch(ctx, changelog.OwnerKey("")) {
-		if err != nil {
-			return awaited, fmt.Errorf("cluster: read the records of the nodes: %w", err)
-		}
-		if v.Version == 0 { // these were all
-			break
-		}
-		var o changelog.Owner
-		if o.UnmarshalJSON(v.Value) != nil || o.State == changelog.Drained || o.State == changelog.Retired {
+	if err := n.keys.records.wait(ctx); err != nil {
+		return awaited, fmt.Errorf("cluster: %w", err)
+	}
+	for instance, o := range n.keys.records.all() {
+		if o.Node == "" || o.State == changelog.Drained || o.State == changelog.Retired {
 			continue
 		}
 		node := known[o.Node]
@@ -117,7 +112,6 @@ func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (aw
 			node = &catalog.Node{Name: o.Node, Missing: "it does not respond"}
 			known[o.Node] = node
 		}
-		instance := strings.TrimPrefix(v.Key, changelog.OwnerKey(""))
 		switch {
 		case o.State == changelog.Damaged:
 			node.Damaged = append(node.Damaged, instance)
@@ -129,6 +123,10 @@ func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (aw
 			awaited[o.Node] = true
 			node.Adopting = append(node.Adopting, instance)
 		}
+	}
+	for _, node := range known {
+		slices.Sort(node.Damaged)
+		slices.Sort(node.Adopting)
 	}
 	return awaited, nil
 }

@@ -104,11 +104,15 @@ func (h *handler) storeOnce(
 	}
 	results, e, err = try(src.Split)
 	if e != nil {
-		// The split of the source cannot have stored this body. A different one may have.
-		if known, err := h.eng.Receipts(ctx, src.ID, key); err != nil || len(known) == 0 {
-			return nil, src.Split, e, nil
-		}
-	} else if !errors.Is(err, forebay.ErrOtherContent) {
+		// The split of the source cannot have stored this body. A different one may have, at this node or at another one. A call without records
+		// asks them all, and stores nothing.
+		_, err = h.eng.IngestOnce(ctx, src.ID, forebay.Once{Key: key, Content: append(sum[:], src.Split...)}, nil)
+	}
+	switch {
+	case errors.Is(err, forebay.ErrOtherContent):
+	case e != nil && err == nil:
+		return nil, src.Split, e, nil
+	default:
 		return results, src.Split, nil, err
 	}
 	for _, split := range splits {

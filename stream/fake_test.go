@@ -53,10 +53,6 @@ func (f *fakeEngine) IngestOnce(
 	return f.IngestBatch(ctx, source, recs)
 }
 
-func (f *fakeEngine) Receipts(context.Context, string, string) ([]forebay.Receipt, error) {
-	return nil, nil
-}
-
 // Tracing does nothing. Spans are tested with the real engine.
 func (f *fakeEngine) Options() forebay.Options { return forebay.Options{} }
 

@@ -131,7 +131,6 @@ type engine interface {
 	IngestBatch(ctx context.Context, source string, recs []*mapping.Record) ([]forebay.Result, error)
 	IngestOnce(ctx context.Context, source string, once forebay.Once, recs []*mapping.Record) ([]forebay.Result, error)
 	IngestAtomic(ctx context.Context, source string, b forebay.Batch) (forebay.BatchResult, error)
-	Receipts(ctx context.Context, source, key string) ([]forebay.Receipt, error)
 	Options() forebay.Options
 }
 

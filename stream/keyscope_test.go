@@ -1,12 +1,15 @@
 package stream_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay"
+	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/mapping"
 )
 
@@ -124,6 +127,45 @@ func TestKeyOfABodyThatCannotBeSplitAnyMore(t *testing.T) {
 	}
 	if got := s.keyed(); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// The same at another node of a cluster, which has no receipt. While it is not known what the first node has stored, the request is refused for now.
+func TestKeyOfABodyThatAnotherNodeCannotSplit(t *testing.T) {
+	src := scopeSource(forebay.SplitNone)
+	first := newService(t, nil, src)
+	var unclear atomic.Bool
+	src.Split = forebay.SplitArray
+	second := newService(t, func(o *forebay.Options) {
+		o.KnownElsewhere = func(_ context.Context, key buffer.Key) ([]buffer.Receipt, error) {
+			list, _, err := first.eng.Buffer().Known(key)
+			if unclear.Load() {
+				err = forebay.ErrKeyUnclear
+			}
+			return list, err
+		}
+	}, src)
+	send := func(s *service, key string) (int, string) {
+		status, header, _ := s.export("/stream/1/shop/"+webSecret, []byte("a text"), "Idempotency-Key", key)
+		return status, header.Get("Idempotent-Replayed")
+	}
+	if status, _ := send(first, "k"); status != 200 {
+		t.Fatalf("the first node: status %d, want 200", status)
+	}
+	if status, again := send(second, "k"); status != 200 || again != "true" {
+		t.Errorf("the second node: status %d of the repetition, replayed %q, want 200 and true", status, again)
+	}
+	if status, _ := send(second, "other"); status != 422 {
+		t.Errorf("the second node: status %d of a new request, want 422", status)
+	}
+	unclear.Store(true)
+	for _, key := range []string{"k", "other"} {
+		if status, _ := send(second, key); status != 503 {
+			t.Errorf("the second node, while the first one does not respond: status %d with key %q, want 503", status, key)
+		}
+	}
+	if got, want := second.keyed(), "a 0, b 0, quarantine 0"; got != want {
+		t.Errorf("the second node has %s, want %s", got, want)
 	}
 }
 

@@ -101,7 +101,7 @@ type Sink struct {
 	// Quarantine is the ledger of rejected records. It is apart from the ledger of rows, because a rejected record never was one.
 	Quarantine Quarantine `json:"quarantine,omitzero"`
 
-	// Positions are how far callers have come that make rows from something that they read in order, by name.
+	// Positions are how far callers have come that make rows from something that they read in order, by name. Some may be an [ArrivingPosition].
 	Positions map[string][]byte `json:"positions,omitempty"`
 
 	// Revision counts the versions of the record. It tells a salvage which of two versions with equal counters is newer.
@@ -166,6 +166,12 @@ type Arrival struct {
 	// Session and Epoch are of the owner of that instance.
 	Session string `json:"session"`
 	Epoch   uint64 `json:"epoch"`
+}
+
+// ArrivingPosition is a position of another engine that does not belong to this one yet.
+type ArrivingPosition struct {
+	From  Arrival `json:"from"`
+	Value []byte  `json:"value"`
 }
 
 // RejectOverhead is the size that a rejected record counts in addition to its bytes, for the keys and the head without Info.
@@ -378,7 +384,7 @@ type Damage struct {
 
 // Record is any of the records.
 type Record interface {
-	Sink | File | Slice | Damage | Reject | ArrivingFile
+	Sink | File | Slice | Damage | Reject | ArrivingFile | ArrivingPosition
 }
 
 // Encode encodes a record. It cannot fail, because records hold only strings, numbers and times of the years 0 to 9999.
