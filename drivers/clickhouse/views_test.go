@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -59,75 +58,6 @@ func (a asker) query(tb testing.TB, query string) (rows [][]any) {
 func TestTelemetryViews(t *testing.T) {
 	target := open(t, Options{OrderBy: []string{"ServiceName", "MetricName", "Timestamp", "TimeUnix"}})
 	viewtest.Run(t, target, asker{target.client.database}, viewtest.Where{Dialect: "clickhouse", Schema: target.client.database})
-}
-
-const (
-	attributes = "Map(LowCardinality(String), String)"
-	word       = "LowCardinality(String)"
-)
-
-// exporterColumns are the columns of the tables of the Collector's exporter with their types, as system.columns has them.
-func exporterColumns() map[string]map[string]string {
-	point := map[string]string{
-		"ResourceAttributes": attributes, "ResourceSchemaUrl": "String", "ScopeName": "String", "ScopeVersion": "String", "ScopeAttributes": attributes,
-		"ScopeDroppedAttrCount": "UInt32", "ScopeSchemaUrl": "String", "ServiceName": word, "MetricName": word, "MetricDescription": "String", "MetricUnit": "String",
-		"Attributes": attributes, "StartTimeUnix": "DateTime64(9)", "TimeUnix": "DateTime64(9)", "Flags": "UInt32",
-	}
-	exemplars := map[string]string{
-		"Exemplars.FilteredAttributes": "Array(" + attributes + ")", "Exemplars.TimeUnix": "Array(DateTime64(9))", "Exemplars.Value": "Array(Float64)",
-		"Exemplars.SpanId": "Array(String)", "Exemplars.TraceId": "Array(String)",
-	}
-	histogram := map[string]string{"Count": "UInt64", "Sum": "Float64", "Min": "Float64", "Max": "Float64", "AggregationTemporality": "Int32"}
-	join := func(all ...map[string]string) map[string]string {
-		joined := make(map[string]string)
-		for _, m := range all {
-			maps.Copy(joined, m)
-		}
-		return joined
-	}
-	return map[string]map[string]string{
-		"otel_logs": {
-			"Timestamp": "DateTime64(9)", "TimestampTime": "DateTime", "TraceId": "String", "SpanId": "String", "TraceFlags": "UInt8", "SeverityText": word,
-			"SeverityNumber": "UInt8", "ServiceName": word, "Body": "String", "ResourceSchemaUrl": word, "ResourceAttributes": attributes, "ScopeSchemaUrl": word,
-			"ScopeName": "String", "ScopeVersion": word, "ScopeAttributes": attributes, "LogAttributes": attributes, "EventName": "String",
-		},
-		"otel_traces": {
-			"Timestamp": "DateTime64(9)", "TraceId": "String", "SpanId": "String", "ParentSpanId": "String", "TraceState": "String", "SpanName": word, "SpanKind": word,
-			"ServiceName": word, "ResourceAttributes": attributes, "ScopeName": "String", "ScopeVersion": "String", "SpanAttributes": attributes, "Duration": "UInt64",
-			"StatusCode": word, "StatusMessage": "String", "Events.Timestamp": "Array(DateTime64(9))", "Events.Name": "Array(" + word + ")",
-			"Events.Attributes": "Array(" + attributes + ")", "Links.TraceId": "Array(String)", "Links.SpanId": "Array(String)", "Links.TraceState": "Array(String)",
-			"Links.Attributes": "Array(" + attributes + ")",
-		},
-		"otel_traces_trace_id_ts": {"TraceId": "String", "Start": "DateTime", "End": "DateTime"},
-		"otel_metrics_gauge":      join(point, exemplars, map[string]string{"Value": "Float64"}),
-		"otel_metrics_sum":        join(point, exemplars, map[string]string{"Value": "Float64", "AggregationTemporality": "Int32", "IsMonotonic": "Bool"}),
-		"otel_metrics_histogram": join(point, exemplars, histogram, map[string]string{
-			"BucketCounts": "Array(UInt64)", "ExplicitBounds": "Array(Float64)",
-		}),
-		"otel_metrics_exponential_histogram": join(point, exemplars, histogram, map[string]string{
-			"Scale": "Int32", "ZeroCount": "UInt64", "PositiveOffset": "Int32", "PositiveBucketCounts": "Array(UInt64)", "NegativeOffset": "Int32",
-			"NegativeBucketCounts": "Array(UInt64)",
-		}),
-		"otel_metrics_summary": join(point, map[string]string{
-			"Count": "UInt64", "Sum": "Float64", "ValueAtQuantiles.Quantile": "Array(Float64)", "ValueAtQuantiles.Value": "Array(Float64)",
-		}),
-	}
-}
-
-// The views have the columns and types of the exporter's tables.
-func TestTelemetryTypes(t *testing.T) {
-	db := telemetry(t)
-	for view, columns := range exporterColumns() {
-		have := make(map[string]string)
-		for _, row := range db.query(t, "SELECT name, type FROM system.columns WHERE database = "+literal(db.database)+" AND table = "+literal(view)) {
-			have[row[0].(string)] = row[1].(string)
-		}
-		for column, want := range columns {
-			if have[column] != want {
-				t.Errorf("%s.%s has type %q, want %q", view, column, have[column], want)
-			}
-		}
-	}
 }
 
 // The query that Grafana's data source for ClickHouse makes of a trace id, and the first one that ClickStack makes of a search.

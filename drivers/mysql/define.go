@@ -22,6 +22,9 @@ const imports = reserved + "imports"
 // alterTimeout is how long a change of a table waits for it. All other users of the table wait for the change.
 const alterTimeout = 2 * time.Second
 
+// maxColumns is the greatest number of columns of a table of InnoDB.
+const maxColumns = 1017
+
 // tableExists is the number of the error about a table that was created meanwhile.
 const tableExists = 1050
 
@@ -66,6 +69,8 @@ func (t *Target) ensure(ctx context.Context, conn *sql.Conn, table driver.Table)
 				switch number(err) {
 				case 1044, 1142, 1227:
 					return driver.Permanent(fmt.Errorf("this account may not change the tables; grant it the right, or run: %s; %w", strings.Join(changes, "; "), err))
+				case rowTooLarge:
+					return driver.Permanent(fmt.Errorf("the columns of table %q do not fit into a row of InnoDB: remove columns from the mapping, or put several into one column of type json: %w", table.ID, err))
 				case needsPrimaryKey:
 					return driver.Permanent(fmt.Errorf("the server requires a primary key: name its columns in Keys: %w", err))
 				}
@@ -129,6 +134,10 @@ func (t *Target) plan(ctx context.Context, q querier, s session, table driver.Ta
 	_, have, want, err := fit(table, r.columns)
 	if err != nil {
 		return nil, err
+	}
+	// The server's error about this has different numbers for new tables and new columns, and no SQLSTATE.
+	if n := len(r.columns) + len(want) - len(have); n > maxColumns {
+		return nil, driver.Permanent(fmt.Errorf("table %q would have %d columns, and InnoDB stores at most %d: remove columns from the mapping, or put several into one column of type json", table.ID, n, maxColumns))
 	}
 	if absent {
 		create, err := t.create(s, table, want)
