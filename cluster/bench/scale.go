@@ -125,6 +125,7 @@ func (b *bench) keys(ctx context.Context, folder string, n int) (figures map[str
 	}
 	figures["keys_per_question"] = figures["rows_per_s"] / figures["questions_per_s"]
 	figures["asked_cpu_ns_per_row"] = figures["cpu_ns_per_row"] - figures["bynode_cpu_ns_per_row"]
+	figures["asked_cpu_us_per_response"] = figures["asked_cpu_ns_per_row"] * figures["rows_per_s"] / figures["questions_per_s"] / float64(n-1) / 1e3
 	figures["of_bynode"] = figures["rows_per_s"] / figures["bynode_rows_per_s"]
 	return figures, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/cluster/changelog/changelogtest"
 	"github.com/forebay/forebay/internal/casetest"
 	"github.com/forebay/forebay/internal/synctest"
 )
@@ -143,4 +144,46 @@ func TestCallsOfManyNodes(t *testing.T) {
 			t.Errorf("each of %d nodes makes %.3g calls %q in a minute, of %d nodes %.3g", manyNodes, many[call], call, sizes[0], few[call])
 		}
 	}
+}
+
+// A tenth of 50 nodes is lost at once, with their disks. The others have retired all lost instances within three leases, and no row is lost.
+func TestTenthOfManyNodesIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.log.SetFaults(changelogtest.Faults{Delay: 5 * time.Millisecond})
+		w.owners.SetFaults(changelogtest.Faults{Delay: 5 * time.Millisecond})
+		for k := range manyNodes {
+			w.node(fmt.Sprint("n", k)).start()
+		}
+		for _, n := range w.nodes {
+			n.runs.put(n.runs.opened(), 5)
+		}
+		lost := map[string]bool{}
+		for _, n := range w.nodes[:manyNodes/10] {
+			lost[n.runs.opened().Keeper().Instance()] = true
+		}
+		for _, n := range w.nodes[:manyNodes/10] {
+			n.kill(nil, true)
+		}
+		began := time.Now()
+		adopters := map[string]bool{}
+		w.await("the lost instances are retired", func() bool {
+			retired := 0
+			for name, o := range w.records() {
+				if lost[name] && o.State != changelog.Owned {
+					adopters[o.Node] = true
+				}
+				if lost[name] && o.State == changelog.Retired {
+					retired++
+				}
+			}
+			return retired == len(lost)
+		})
+		took := time.Since(began)
+		t.Logf("%d instances were retired after %s by %d nodes", len(lost), took, len(adopters))
+		if took > 3*worldLease {
+			t.Errorf("the lost instances were retired after %s, want at most three leases of %s", took, worldLease)
+		}
+		w.settle()
+	})
 }
