@@ -32,7 +32,11 @@ type way struct {
 	store func(ctx context.Context, caller int) error
 	// count returns how many events are stored.
 	count func(ctx context.Context) (int64, error)
-	close func() error
+	// totals returns further figures that only grow, for example the work of servers. It may be nil.
+	totals func(ctx context.Context) (map[string]float64, error)
+	// callers is how many call store at the same time.
+	callers int
+	close   func() error
 }
 
 // acknowledged measures the three ways, one after the other.
@@ -53,6 +57,7 @@ func (b *bench) acknowledged(ctx context.Context, folder string) (map[string]flo
 	return figures, nil
 }
 
+// measureWay adds the figures of a way, and what its totals grow by in a second, under names that begin with field.
 func (b *bench) measureWay(
 	ctx context.Context, folder, field string, open func(context.Context, string) (way, error), figures map[string]float64,
 ) (err error) {
@@ -64,7 +69,14 @@ func (b *bench) measureWay(
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	warm, err := calls(ctx, b.duration/4, w.store)
+	if w.totals == nil {
+		w.totals = func(context.Context) (map[string]float64, error) { return nil, nil }
+	}
+	warm, err := w.call(ctx, b.duration/4)
+	if err != nil {
+		return err
+	}
+	totals, err := w.totals(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,13 +95,17 @@ func (b *bench) measureWay(
 	}
 	before := measureUsage()
 	begin := time.Now()
-	took, err := calls(ctx, b.duration, w.store)
+	took, err := w.call(ctx, b.duration)
 	elapsed := time.Since(begin)
 	pprof.StopCPUProfile() // does nothing if there is none
 	if err != nil {
 		return err
 	}
 	after := measureUsage()
+	grown, err := w.totals(ctx)
+	if err != nil {
+		return err
+	}
 	stored, err := w.count(ctx)
 	if want := int64(len(warm) + len(took)); err == nil && stored != want {
 		err = fmt.Errorf("%d events are stored, want %d", stored, want)
@@ -103,22 +119,25 @@ func (b *bench) measureWay(
 	figures[field+"p50_ms"] = float64(took[len(took)/2]) / 1e6
 	figures[field+"p99_ms"] = float64(took[len(took)*99/100]) / 1e6
 	figures[field+"cpu_ns_per_row"] = float64(after.CPU-before.CPU) / n
+	for name, v := range grown {
+		figures[field+name+"_per_s"] = (v - totals[name]) / elapsed.Seconds()
+	}
 	return nil
 }
 
-// calls lets all callers call for a while, and returns what each call took.
-func calls(ctx context.Context, d time.Duration, store func(context.Context, int) error) ([]time.Duration, error) {
+// call lets all callers call for a while, and returns what each call took.
+func (w way) call(ctx context.Context, d time.Duration) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var all []time.Duration
 	var failed error
 	end := time.Now().Add(d)
 	var running sync.WaitGroup
-	for caller := range callers {
+	for caller := range w.callers {
 		running.Go(func() {
 			var own []time.Duration
 			var err error
 			for begin := time.Now(); err == nil && begin.Before(end); {
-				if err = store(ctx, caller); err == nil {
+				if err = w.store(ctx, caller); err == nil {
 					now := time.Now()
 					own = append(own, now.Sub(begin))
 					begin = now
@@ -135,13 +154,6 @@ func calls(ctx context.Context, d time.Duration, store func(context.Context, int
 		failed = errors.New("nothing was stored in time")
 	}
 	return all, failed
-}
-
-func ingest(engines ...*forebay.Engine) func(context.Context, int) error {
-	return func(ctx context.Context, caller int) error {
-		_, err := engines[caller%len(engines)].Ingest(ctx, sourceID, mapping.JSON(event))
-		return err
-	}
 }
 
 // accepted returns how many rows the engines have taken, by their recounted bytes.
@@ -179,29 +191,28 @@ func recount(ctx context.Context, e *forebay.Engine) (int64, error) {
 	}
 }
 
-func openEngine(ctx context.Context, folder string) (w way, err error) {
-	j := &job{cfg: jobConfig{Kind: kindEngine, Name: "alone", Dir: folder}, log: io.Discard}
-	if w.close, err = j.open(ctx); err != nil {
-		return w, err
-	}
-	w.store, w.count = ingest(j.engine), accepted(j.engine)
-	if err := j.define(ctx, 1); err != nil {
-		return w, errors.Join(err, w.close())
-	}
-	return w, nil
+func openEngine(ctx context.Context, folder string) (way, error) {
+	return openJobs(ctx, putSame, jobConfig{Kind: kindEngine, Name: "alone", Dir: folder})
 }
 
-// together opens one of three things each, at the same time, since servers need each other.
-func together(open func(i int) (closeOne func() error, err error)) (closeAll func() error, err error) {
-	var closing [size]func() error
-	var errs [size]error
+func openNodes(ctx context.Context, folder string) (way, error) {
+	configs, err := nodes(size, folder, "")
+	if err != nil {
+		return way{}, err
+	}
+	return openJobs(ctx, putSame, configs...)
+}
+
+// together opens n things at the same time, since servers need each other.
+func together(n int, open func(i int) (closeOne func() error, err error)) (closeAll func() error, err error) {
+	closing, errs := make([]func() error, n), make([]error, n)
 	each := func(do func(i int) error) error {
 		var running sync.WaitGroup
-		for i := range size {
+		for i := range n {
 			running.Go(func() { errs[i] = do(i) })
 		}
 		running.Wait()
-		return errors.Join(errs[:]...)
+		return errors.Join(errs...)
 	}
 	closeAll = func() error {
 		return each(func(i int) error {
@@ -217,23 +228,26 @@ func together(open func(i int) (closeOne func() error, err error)) (closeAll fun
 	return closeAll, nil
 }
 
-func openNodes(ctx context.Context, folder string) (w way, err error) {
-	ports, err := freePorts(size)
-	if err != nil {
-		return w, err
-	}
-	peers := []string{address(ports[0]), address(ports[1]), address(ports[2])}
-	var jobs [size]*job
-	if w.close, err = together(func(i int) (func() error, error) {
-		jobs[i] = &job{cfg: jobConfig{Kind: kindNode, Name: string(rune('a' + i)), Dir: folder, Listen: peers[i], Peers: peers}, log: io.Discard}
+func putSame(ctx context.Context, e *forebay.Engine) error {
+	_, err := e.Ingest(ctx, sourceID, mapping.JSON(event))
+	return err
+}
+
+// openJobs opens engines or nodes in this process. Each caller puts events to one of them.
+func openJobs(ctx context.Context, put func(context.Context, *forebay.Engine) error, configs ...jobConfig) (w way, err error) {
+	jobs := make([]*job, len(configs))
+	if w.close, err = together(len(jobs), func(i int) (func() error, error) {
+		jobs[i] = &job{cfg: configs[i], log: io.Discard}
 		return jobs[i].open(ctx)
 	}); err != nil {
 		return w, err
 	}
-	err = jobs[0].define(ctx, 1)
 	var engines []*forebay.Engine
-	for _, j := range jobs {
-		if err == nil {
+	for i, j := range jobs {
+		if err == nil && (i == 0 || j.catalog == nil) {
+			err = j.define(ctx, 1)
+		}
+		if err == nil && j.catalog != nil {
 			err = j.knows(ctx)
 		}
 		engines = append(engines, j.engine)
@@ -241,7 +255,8 @@ func openNodes(ctx context.Context, folder string) (w way, err error) {
 	if err != nil {
 		return w, errors.Join(err, w.close())
 	}
-	w.store, w.count = ingest(engines...), accepted(engines...)
+	w.callers, w.count = callers, accepted(engines...)
+	w.store = func(ctx context.Context, caller int) error { return put(ctx, engines[caller%len(engines)]) }
 	return w, nil
 }
 
@@ -249,13 +264,12 @@ func openNodes(ctx context.Context, folder string) (w way, err error) {
 const noPlace jetstream.ErrorCode = 10005
 
 func openPublish(ctx context.Context, folder string) (w way, err error) {
-	ports, err := freePorts(size)
+	peers, err := freeAddresses(size)
 	if err != nil {
 		return w, err
 	}
-	peers := []string{address(ports[0]), address(ports[1]), address(ports[2])}
 	var streams [size]jetstream.JetStream
-	if w.close, err = together(func(i int) (func() error, error) {
+	if w.close, err = together(size, func(i int) (func() error, error) {
 		name := string(rune('a' + i))
 		server, err := natsserver.Start(ctx, natsserver.Options{
 			Name: name, Dir: filepath.Join(folder, name), Listen: peers[i], Peers: peers, Secret: secret, MaxStore: maxStore,
@@ -282,6 +296,7 @@ func openPublish(ctx context.Context, folder string) (w way, err error) {
 	if err != nil {
 		return w, errors.Join(err, w.close())
 	}
+	w.callers = callers
 	w.store = func(ctx context.Context, caller int) error {
 		_, err := streams[caller%size].Publish(ctx, "events", event)
 		return err

@@ -14,7 +14,7 @@ import (
 // adoption fills a node whose staging takes nothing, kills it and removes its disk, and waits until another node has moved all rows to the
 // table. The servers are separate processes, so none of them is lost too.
 func (b *bench) adoption(ctx context.Context, folder string) (figures map[string]float64, err error) {
-	servers, natsURL, err := startServers(ctx, folder)
+	servers, natsURL, err := startServers(ctx, size, folder)
 	if err != nil {
 		return nil, err
 	}

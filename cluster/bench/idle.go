@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// size is the number of servers and of nodes.
+// size is the number of servers and of nodes where a scenario does not choose it.
 const size = 3
 
-// freePorts returns ports on which no process listens now, below the range that systems use for outgoing connections.
-func freePorts(n int) (ports []int, err error) {
-	for attempts := 0; len(ports) < n; attempts++ {
-		l, err := net.Listen("tcp", address(20000+rand.IntN(12000)))
+// freeAddresses returns addresses at which no process listens now, on ports below the range that systems use for outgoing connections.
+func freeAddresses(n int) (list []string, err error) {
+	for attempts := 0; len(list) < n; attempts++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
 		if err != nil {
 			if attempts == 100 {
 				return nil, err
@@ -25,51 +25,42 @@ func freePorts(n int) (ports []int, err error) {
 			continue
 		}
 		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		list = append(list, l.Addr().String())
 	}
-	return ports, nil
+	return list, nil
 }
 
-func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-
-// startServers starts servers in separate processes, and returns the URL for nodes.
-func startServers(ctx context.Context, dir string) (all processes, natsURL string, err error) {
-	ports, err := freePorts(2 * size)
+// startServers starts n servers in separate processes, and returns the URL for nodes.
+func startServers(ctx context.Context, n int, dir string) (all processes, natsURL string, err error) {
+	list, err := freeAddresses(2 * n)
 	if err != nil {
 		return nil, "", err
 	}
-	var peers, urls []string
-	for i := range size {
-		peers, urls = append(peers, address(ports[i])), append(urls, "nats://"+address(ports[size+i]))
-	}
-	configs := make([]jobConfig, size)
+	peers, clients := list[:n], list[n:]
+	configs := make([]jobConfig, n)
 	for i := range configs {
-		configs[i] = jobConfig{Kind: kindServer, Name: fmt.Sprintf("server-%d", i), Dir: dir, Listen: peers[i], Peers: peers, Client: ports[size+i]}
+		configs[i] = jobConfig{Kind: kindServer, Name: fmt.Sprintf("server-%d", i), Dir: dir, Listen: peers[i], Peers: peers, Client: clients[i]}
 	}
 	all, err = startAll(ctx, configs...)
-	return all, strings.Join(urls, ","), err
+	return all, "nats://" + strings.Join(clients, ",nats://"), err
 }
 
-// startNodes starts nodes, with their servers inside, or connected to a URL.
-func startNodes(ctx context.Context, dir, natsURL string) (processes, error) {
-	configs := make([]jobConfig, size)
+// nodes returns the configurations of n nodes, with their servers inside, or connected to a URL.
+func nodes(n int, dir, natsURL string) (configs []jobConfig, err error) {
 	var peers []string
 	if natsURL == "" {
-		ports, err := freePorts(size)
-		if err != nil {
+		if peers, err = freeAddresses(n); err != nil {
 			return nil, err
 		}
-		for _, port := range ports {
-			peers = append(peers, address(port))
-		}
 	}
-	for i := range configs {
-		configs[i] = jobConfig{Kind: kindNode, Name: string(rune('a' + i)), Dir: dir, URL: natsURL}
+	for i := range n {
+		c := jobConfig{Kind: kindNode, Name: string(rune('a' + i)), Dir: dir, URL: natsURL}
 		if natsURL == "" {
-			configs[i].Listen, configs[i].Peers = peers[i], peers
+			c.Listen, c.Peers = peers[i], peers
 		}
+		configs = append(configs, c)
 	}
-	return startAll(ctx, configs...)
+	return configs, nil
 }
 
 // idle measures nodes that have definitions and nothing else to do, and an engine without a log with the same definitions.
@@ -82,7 +73,7 @@ func (b *bench) idle(ctx context.Context, dir string, inside bool, sinks int) (f
 	}()
 	natsURL, alone := "", map[string]float64{}
 	if !inside {
-		if groups["server"], natsURL, err = startServers(ctx, dir); err != nil {
+		if groups["server"], natsURL, err = startServers(ctx, size, dir); err != nil {
 			return nil, err
 		}
 		// Servers without clients. Their cost is not the nodes'.
@@ -90,7 +81,11 @@ func (b *bench) idle(ctx context.Context, dir string, inside bool, sinks int) (f
 			return nil, err
 		}
 	}
-	if groups["node"], err = startNodes(ctx, dir, natsURL); err != nil {
+	configs, err := nodes(size, dir, natsURL)
+	if err != nil {
+		return nil, err
+	}
+	if groups["node"], err = startAll(ctx, configs...); err != nil {
 		return nil, err
 	}
 	if groups["engine"], err = startAll(ctx, jobConfig{Kind: kindEngine, Name: "alone", Dir: filepath.Join(dir, "alone")}); err != nil {

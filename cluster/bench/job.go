@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
-	"strconv"
 	"sync"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/forebay/forebay/buffer/dir"
 	"github.com/forebay/forebay/catalog"
 	"github.com/forebay/forebay/cluster"
+	"github.com/forebay/forebay/cluster/natsdriver"
 	"github.com/forebay/forebay/cluster/natsserver"
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/internal/cputime"
@@ -49,8 +49,11 @@ type jobConfig struct {
 	Listen string
 	Peers  []string
 	URL    string
-	// Client is the port of a server for nodes.
-	Client int
+	// Client is the address of a server for nodes.
+	Client string
+	// Replicas are the copies of each log, 0 for the default, and KeysByNode is the option of nodes.
+	Replicas   int
+	KeysByNode bool
 	// Away says that the staging accepts no slices, so that all rows stay on the node.
 	Away bool
 }
@@ -62,6 +65,7 @@ type job struct {
 	staging *noting
 	engine  *forebay.Engine  // nil in a server
 	catalog *catalog.Catalog // nil but in a node
+	server  *server.Server   // nil but in a server
 	adopted chan adoptionTimes
 	profile *os.File
 }
@@ -145,7 +149,7 @@ func (j *job) open(ctx context.Context) (closeJob func() error, err error) {
 		return j.engine.Close, nil
 	}
 	options := cluster.Options{
-		Node: j.cfg.Name, URL: j.cfg.URL, Engine: o, Checkpoints: staging,
+		Node: j.cfg.Name, URL: j.cfg.URL, Engine: o, Checkpoints: staging, NATS: natsdriver.Options{Replicas: j.cfg.Replicas}, KeysByNode: j.cfg.KeysByNode,
 		Logger: slog.New(adoptions{slog.NewTextHandler(j.log, &slog.HandlerOptions{Level: slog.LevelWarn}), j.adopted}),
 	}
 	if j.cfg.Listen != "" {
@@ -163,26 +167,29 @@ func tables(dir string) string { return filepath.Join(dir, "tables") }
 
 // serve runs a server as it would run on its own, with the settings that a log needs.
 func (j *job) serve(ctx context.Context, folder string) (closeJob func() error, err error) {
-	host, port, err := net.SplitHostPort(j.cfg.Listen)
-	if err != nil {
-		return nil, err
-	}
-	number, err := strconv.Atoi(port)
+	at, err := net.ResolveTCPAddr("tcp", j.cfg.Client)
 	if err != nil {
 		return nil, err
 	}
 	o := &server.Options{
-		ServerName: j.cfg.Name, Host: host, Port: j.cfg.Client, NoLog: true, NoSigs: true,
-		Cluster:   server.ClusterOpts{Name: "bench", Host: host, Port: number},
+		ServerName: j.cfg.Name, Host: at.IP.String(), Port: at.Port, NoLog: true, NoSigs: true,
 		JetStream: true, StoreDir: folder, SyncAlways: true, JetStreamMaxStore: maxStore, DisableJetStreamBanner: true,
 	}
-	for _, peer := range j.cfg.Peers {
-		o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: peer})
+	if len(j.cfg.Peers) > 1 {
+		at, err := net.ResolveTCPAddr("tcp", j.cfg.Listen)
+		if err != nil {
+			return nil, err
+		}
+		o.Cluster = server.ClusterOpts{Name: "bench", Host: at.IP.String(), Port: at.Port}
+		for _, peer := range j.cfg.Peers {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: peer})
+		}
 	}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, err
 	}
+	j.server = s
 	s.Start()
 	stop := func() error { s.Shutdown(); s.WaitForShutdown(); return nil }
 	for s.Healthz(&server.HealthzOptions{JSMetaOnly: true}).Error != "" {
@@ -198,7 +205,15 @@ func (j *job) serve(ctx context.Context, folder string) (closeJob func() error, 
 func (j *job) do(ctx context.Context, q question) (any, error) {
 	switch q.Do {
 	case "usage":
-		return measureUsage(), nil
+		u := measureUsage()
+		if j.server != nil {
+			v, err := j.server.Varz(nil)
+			if err != nil {
+				return nil, err
+			}
+			u.In, u.Out = v.InBytes, v.OutBytes
+		}
+		return u, nil
 	case "profile":
 		return nil, j.startProfile(q.Path)
 	case "profiled":
@@ -240,6 +255,8 @@ type usage struct {
 	// Resident and Heap are bytes. Resident is 0 where there is no /proc.
 	Resident, Heap int64
 	Goroutines     int
+	// Written are the bytes that went to disks, 0 where there is no /proc. In and Out are the bytes of messages to and from a server.
+	Written, In, Out int64
 }
 
 func measureUsage() (u usage) {
@@ -250,6 +267,10 @@ func measureUsage() (u usage) {
 		if n, _ := fmt.Sscanf(string(line), "VmRSS: %d kB", &kilobytes); n == 1 {
 			u.Resident = kilobytes << 10
 		}
+	}
+	io, _ := os.ReadFile("/proc/self/io")
+	for line := range bytes.Lines(io) {
+		_, _ = fmt.Sscanf(string(line), "write_bytes: %d", &u.Written) // the line for it is one of several
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

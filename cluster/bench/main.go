@@ -8,6 +8,9 @@
 //	                                 process, compared with one engine without a log, and with publishing each event to a stream with three copies
 //	cluster/adoption                 a node whose rows wait is lost with its disk: the time until another node has restored its instance from
 //	                                 the last checkpoint and the log (goal: 10 s for each GB), and until all rows are in their table
+//	cluster/keys/nodes=N             calls with keys, at nodes that ask each other for the keys, compared with nodes that do not
+//	cluster/scale/nodes=N            N engines, N nodes with N separate servers, and N logs without engines, all on this machine: their limits, and
+//	                                 the bytes and the processor's time of the servers
 //	cluster/idle/PLACE/sinks=N       processor and memory of nodes that do nothing, with their servers inside, or in separate processes
 //
 // Every measurement that stores rows counts them afterwards, and fails if one is missing or there twice.
@@ -68,6 +71,17 @@ func (b *bench) scenarios() []scenario {
 		{"cluster/acknowledged", b.acknowledged, []goal{{"of_engine", 0.35, false}, {"of_publish", 5, false}, {"p50_of_engine", 3, true}}},
 		{"cluster/adoption", b.adoption, []goal{{"restore_s_per_gb", 10, true}}},
 	}
+	for _, n := range []int{1, 3, 5, 7} {
+		add := func(name string, measure func(context.Context, string, int) (map[string]float64, error)) {
+			all = append(all, scenario{fmt.Sprintf("cluster/%s/nodes=%d", name, n), func(ctx context.Context, dir string) (map[string]float64, error) {
+				return measure(ctx, dir, n)
+			}, nil})
+		}
+		add("scale", b.scale)
+		if n > 1 {
+			add("keys", b.keys)
+		}
+	}
 	for _, inside := range []bool{true, false} {
 		for _, sinks := range []int{1, 100} {
 			all = append(all, scenario{
@@ -86,7 +100,7 @@ func (b *bench) scenarios() []scenario {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	var b bench
-	flags.DurationVar(&b.duration, "duration", 10*time.Second, "how long each way of acknowledged, and each scenario of idle, is measured")
+	flags.DurationVar(&b.duration, "duration", 10*time.Second, "how long each way of acknowledged, keys and scale, and each scenario of idle, is measured")
 	flags.DurationVar(&b.settle, "settle", 15*time.Second, "how long nodes of idle run before they are measured")
 	flags.IntVar(&b.rounds, "rounds", 3, "measurements of each scenario; medians are reported")
 	flags.Int64Var(&b.megabyte, "mb", 256, "MB that wait on the node of adoption")

@@ -20,6 +20,9 @@ func TestRun(t *testing.T) {
 	for name, want := range map[string][]string{
 		"cluster/acknowledged":          {"rows_per_s", "engine_rows_per_s", "publish_rows_per_s", "of_engine", "of_publish", "p50_of_engine", "cpu_ns_per_row"},
 		"cluster/adoption":              {"silent_s", "restore_s", "restore_s_per_gb", "drain_s", "rows"},
+		"cluster/keys/nodes=3":          {"rows_per_s", "bynode_rows_per_s", "of_bynode", "questions_per_s", "keys_per_question"},
+		"cluster/scale/nodes=1":         {"rows_per_s", "engine_rows_per_s", "log_rows_per_s", "of_limit", "bytes_per_row"},
+		"cluster/scale/nodes=3":         {"server_in_per_byte", "server_out_per_byte", "server_written_per_byte", "server_cpu_ms_per_mb", "log_bytes_per_s"},
 		"cluster/idle/inside/sinks=100": {"node_cpu_percent", "node_rss_mb", "engine_cpu_percent", "engine_rss_mb"},
 		"cluster/idle/beside/sinks=1":   {"node_cpu_percent", "node_rss_mb", "server_cpu_percent", "server_rss_mb", "server_alone_cpu_percent"},
 	} {

@@ -17,6 +17,7 @@ import (
 type Owners struct {
 	net       network
 	history   []changelog.Versioned // all changes, in order, with a nil Value for a deletion, guarded by the lock of net, like the fields below
+	places    map[string][]int      // of the changes of a key in history
 	version   changelog.Version     // of the last change to any key
 	changed   chan struct{}         // closed and replaced at each change
 	rollbacks int
@@ -28,7 +29,7 @@ var errWatch = errors.New("the watch cannot go on")
 
 // NewOwners returns a store without values. Equal seeds draw equal faults, if the calls happen in the same order.
 func NewOwners(seed uint64, f Faults) *Owners {
-	return &Owners{net: newNetwork(seed, f), changed: make(chan struct{})}
+	return &Owners{net: newNetwork(seed, f), places: map[string][]int{}, changed: make(chan struct{})}
 }
 
 // SetFaults replaces the faults. Messages in flight keep the faults drawn for them.
@@ -36,20 +37,24 @@ func (o *Owners) SetFaults(f Faults) { o.net.setFaults(f) }
 
 // latest returns the value of a key that is skip changes older than the newest.
 func (o *Owners) latest(key string, skip int) changelog.Versioned {
-	for _, v := range slices.Backward(o.history) {
-		if v.Key != key {
-			continue
-		}
-		if skip == 0 {
-			if v.Value == nil { // it was deleted
-				return changelog.Versioned{Key: key}
-			}
-			v.Value = bytes.Clone(v.Value)
-			return v
-		}
-		skip--
+	at := len(o.places[key]) - 1 - skip
+	if at < 0 {
+		return changelog.Versioned{Key: key}
 	}
-	return changelog.Versioned{Key: key}
+	v := o.history[o.places[key][at]]
+	if v.Value == nil { // it was deleted
+		return changelog.Versioned{Key: key}
+	}
+	v.Value = bytes.Clone(v.Value)
+	return v
+}
+
+// change adds a change of a key, and announces it. The caller holds the lock.
+func (o *Owners) change(key string, value []byte) {
+	o.version++
+	o.places[key] = append(o.places[key], len(o.history))
+	o.history = append(o.history, changelog.Versioned{Key: key, Value: value, Version: o.version})
+	o.announce()
 }
 
 // Get implements [changelog.Owners].
@@ -77,9 +82,7 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 			respond(0, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
 			return
 		}
-		o.version++
-		o.history = append(o.history, changelog.Versioned{Key: key, Value: value, Version: o.version})
-		o.announce()
+		o.change(key, value)
 		respond(o.version, nil)
 	})
 }
@@ -94,9 +97,7 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 			respond(struct{}{}, fmt.Errorf("%w: it has version %d, not %d", changelog.ErrLost, have, old))
 			return
 		}
-		o.version++
-		o.history = append(o.history, changelog.Versioned{Key: key, Version: o.version})
-		o.announce()
+		o.change(key, nil)
 		respond(struct{}{}, nil)
 	})
 	return err
@@ -140,6 +141,9 @@ func (o *Owners) Save() (restore func()) {
 		o.net.mu.Lock()
 		defer o.net.mu.Unlock()
 		o.history, o.version = history, version
+		for key, places := range o.places {
+			o.places[key] = slices.DeleteFunc(places, func(at int) bool { return at >= len(history) })
+		}
 		o.rollbacks++
 		o.announce()
 	}

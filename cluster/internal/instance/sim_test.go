@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -74,6 +75,7 @@ type simulation struct {
 	whole  int        // the third
 	loses  bool       // all replicas do
 	blocks bool       // tables refuse all rows until everything is healed
+	steps  int        // for three nodes; 0 draws it
 
 	mu    sync.Mutex
 	chaos *rand.Rand // of the others
@@ -129,9 +131,9 @@ func (s *simulation) run() {
 	for _, n := range s.nodes {
 		s.start(n)
 	}
-	for range 20 + s.rng.IntN(30) {
+	for range cmp.Or(s.steps, 20+s.rng.IntN(30)) * s.threes() {
 		s.step()
-		time.Sleep(time.Duration(s.rng.Int64N(int64(worldLease / 3))))
+		time.Sleep(time.Duration(s.rng.Int64N(int64(worldLease/3))) / time.Duration(s.threes()))
 	}
 	s.heal()
 	s.settle()
@@ -148,6 +150,9 @@ func (s *simulation) run() {
 	}
 	s.count["in doubt"] += s.sent - len(s.acked)
 }
+
+// threes says how many times as many faults as three nodes these nodes have in the same time.
+func (s *simulation) threes() int { return len(s.nodes) / 3 }
 
 // victim returns the node for the next step, an adopter if there is one half of the time.
 func (s *simulation) victim() *worldNode {
@@ -233,7 +238,7 @@ func (s *simulation) step() {
 // hurtLog changes the leader of a log, removes records from a replica, or stops the majority for some time.
 func (s *simulation) hurtLog() {
 	for instance, o := range s.records() {
-		if s.rng.IntN(2) == 0 {
+		if s.rng.IntN(2*s.threes()) != 1 {
 			continue
 		}
 		name := o.LogName(instance)
