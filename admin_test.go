@@ -19,9 +19,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	meter := metertest.New()
 	openMemory(t, func(o *forebay.Options) { o.Meter = meter })
 	text, err := os.ReadFile("docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	documented := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
@@ -96,9 +94,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		}
 		synctest.Wait() // Flush ends with the first failure
 		before := imports()
-		if err := e.Sink("web", "users").Retry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Sink("web", "users").Retry(t.Context()))
 		synctest.Wait()
 		if imports() == before {
 			t.Error("Retry made no attempt")
@@ -107,12 +103,8 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 			if s.Sink != "users" {
 				continue
 			}
-			if err := e.Sink("web", "users").Discard(t.Context(), s.Files[0].ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Sink("web", "users").Discard(t.Context(), s.Files[0].ID))
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 	})
 }

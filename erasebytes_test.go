@@ -28,9 +28,7 @@ func filesWith(t *testing.T, root, text string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -39,9 +37,7 @@ func filesWith(t *testing.T, root, text string) (found []string) {
 func TestEraseLeavesNoBytes(t *testing.T) {
 	data, mem := t.TempDir(), buffertest.NewMemory()
 	e, err := forebay.Open(data, forebay.Options{Target: mem, Staging: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	mustDefine(t, e, events(keeping))
 	const person = "canary-7f3a"

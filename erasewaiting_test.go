@@ -69,9 +69,7 @@ func TestEraseWaitingRows(t *testing.T) {
 					t.Errorf("got %+v, want 10 erased", p)
 				}
 			}
-			if err := e.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.FlushAll(t.Context()))
 			for _, table := range []string{"in.c-web.users", "in.c-web.raw"} {
 				rows := mem.Rows(table)
 				if text := fmt.Sprint(rows); len(rows) != 20 || strings.Contains(text, "ada@") || strings.Count(text, "bob@") != 10 {
@@ -125,15 +123,11 @@ func TestEraseWhileTheTargetIsAway(t *testing.T) {
 		if took := time.Since(begin); took > 3*time.Minute {
 			t.Errorf("it took %s", took)
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 		e = open()
 		mustDefine(t, e, events())
 		away.Store(false)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		for _, table := range []string{"in.c-web.users", "in.c-web.raw"} {
 			if rows := mem.Rows(table); len(rows) != 3 || strings.Contains(fmt.Sprint(rows), "Ada") {
 				t.Errorf("%s has %q", table, rows)
@@ -180,9 +174,7 @@ func TestEraseBesideRefusedRows(t *testing.T) {
 	if r.Erased() != 10 || r.Left() != 0 {
 		t.Errorf("got %+v, want r.Erased() == 10 and r.Left() == 0", r)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 10 || strings.Contains(fmt.Sprint(rows), "ada") {
 		t.Errorf("the table has %q", rows)
 	}
@@ -234,9 +226,7 @@ func TestEraseIsCancelled(t *testing.T) {
 	if _, err := e.Erase(ctx, forebay.Match{Text: "ada@example.com"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the erasure: %v", err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	wantBalance(t, e)
 }
 
@@ -295,9 +285,7 @@ func TestEraseRawRecordsThatWait(t *testing.T) {
 	if p := placeOf(r, forebay.ErasedArchive, "web"); p.Erased != 1 {
 		t.Errorf("got %+v, want p.Erased == 1", r.Places)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if text := objectText(t, archive, "web"); strings.Contains(text, "ada@") || strings.Count(text, "bob@") != 1 {
 		t.Errorf("the archive has\n%s", text)
 	}
@@ -332,9 +320,7 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 	if r, err := second.Erase(t.Context(), ada); !errors.Is(err, buffer.ErrFileMoves) {
 		t.Errorf("Erase while files arrive: %+v, %v, want ErrFileMoves", r, err)
 	}
-	if err := errors.Join(second.Buffer().Moves().EndArrival(t.Context(), "1st", true), first.Buffer().Moves().EndDeparture(t.Context(), true)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(second.Buffer().Moves().EndArrival(t.Context(), "1st", true), first.Buffer().Moves().EndDeparture(t.Context(), true)))
 	var whole []string
 	for _, s := range second.Stats().Sinks {
 		for _, f := range s.Files {
@@ -343,9 +329,7 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 	}
 	takes.Store(&whole)
 	mustErase(t, second, ada)
-	if err := second.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.FlushAll(t.Context()))
 	if rows := staging.Rows("in.c-web.users"); len(rows) != 20 || strings.Contains(fmt.Sprint(rows), "ada@") {
 		t.Errorf("the table has %q", rows)
 	}
@@ -384,9 +368,7 @@ func TestQuarantineReplayDuringErase(t *testing.T) {
 	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 {
 		t.Errorf("the quarantine: %+v, want 1 erased", p)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 0 || r.Left() != 0 {
 		t.Errorf("the table has %q, and %d are left", rows, r.Left())
 	}
@@ -419,18 +401,14 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		if err != nil || len(objects) != 1 {
 			t.Fatalf("staging has %q, %v", objects, err)
 		}
-		if err := os.WriteFile(objects[0], []byte("no rows"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(objects[0], []byte("no rows"), 0o600))
 		slice := strings.TrimSuffix(filepath.Base(objects[0]), ".slice")
 		r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 		if err == nil || !strings.Contains(err.Error(), slice) {
 			t.Errorf("Erase = %+v, %v, want an error that names %s", r, err, slice)
 		}
 		down.Store(false)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		r = mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 		if !slices.ContainsFunc(r.Places, func(p forebay.ErasedPlace) bool {
 			return p.Place == forebay.ErasedDamage && strings.Contains(p.Note, slice)

@@ -31,9 +31,7 @@ func TestQuarantineNotes(t *testing.T) {
 		edited := time.Now()
 		long := strings.Repeat("é", 150)
 		for i, by := range []string{"ann", "", long} {
-			if err := q.With(forebay.QuarantineNote{By: by, Reason: "not of an edit"}).Edit(t.Context(), all[i].ID, 0, []byte(`{"user":{"name":"Bob"}}`)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, q.With(forebay.QuarantineNote{By: by, Reason: "not of an edit"}).Edit(t.Context(), all[i].ID, 0, []byte(`{"user":{"name":"Bob"}}`)))
 		}
 		time.Sleep(time.Hour)
 		if res, err := q.Replay(t.Context(), all[0].ID); err != nil || res.Rejected != 1 {

@@ -10,16 +10,12 @@ import (
 // TestStoreBytes checks that the files of the local level are counted, which are larger than the rows in them.
 func TestStoreBytes(t *testing.T) {
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer eng.Close()
 	err = eng.Define(t.Context(), forebay.Source{ID: "web", Secret: "s", Sinks: []forebay.Sink{{
 		ID: "all", Table: forebay.Table{ID: "in.c-web.all", Columns: mapping.Columns{mapping.Body("body")}},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"a":1}`))); err != nil {
 		t.Fatal(err)
 	}

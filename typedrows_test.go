@@ -37,9 +37,7 @@ func TestTypedRowsReachTheTable(t *testing.T) {
 			t.Errorf("%s: got %v %v, want %s", body, s.Status, s.Err, want)
 		}
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	want := [][]string{
 		{"1000", `a"b`, `"a\"b"`, "2026-11-22T22:00:00.000000Z"},
 		{"2", buffertest.Null, "null", buffertest.Null},

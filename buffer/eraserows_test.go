@@ -282,9 +282,7 @@ func TestEraseRowsTellsApartTheRowsOfTwoCalls(t *testing.T) {
 			t.Fatalf("the first call: %+v, %v, want 2 marked rows", res, err)
 		}
 		away.Store(false)
-		if err := b.Sink("a").Retry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Retry(t.Context()))
 		time.Sleep(time.Second)
 		done := make(chan buffer.ErasedRows)
 		go func() {
@@ -373,9 +371,7 @@ func TestSliceIsLostDuringEraseRows(t *testing.T) {
 		mu.Lock()
 		missing = b.Sink("a").Slices()[0].ID
 		mu.Unlock()
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		<-begun
 		mu.Lock()
 		away = false

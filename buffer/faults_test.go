@@ -87,9 +87,7 @@ func withOutage(t *testing.T, level slog.Level, check func(t *testing.T, b *buff
 		for _, id := range []string{"a", "b", "c"} {
 			s := define(t, b, id, func(c *buffer.SinkConfig) { c.Upload.Count = 1 })
 			putSlices(t, b, s, 100)
-			if err := b.Sink(id).CloseFile(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink(id).CloseFile(t.Context(), 1))
 		}
 		synctest.Wait()
 		check(t, b, o, log)

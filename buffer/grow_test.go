@@ -106,9 +106,7 @@ func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 			b := open(t, memoryOptions(t, mem))
 			first := define(t, b, "a")
 			put(t, b, first, 0, 5)
-			if err := mem.Extend(t.Context(), grown); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mem.Extend(t.Context(), grown))
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = grown })
 			away.Store(false)
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = next })

@@ -48,9 +48,7 @@ func TestInspect(t *testing.T) {
 
 	before := snapshot(t, dir)
 	i, err := buffer.Inspect(dir, buffer.InspectOptions{Staging: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st := i.Stats().Sinks[0]
 	if st.Accepted != 5 || st.Local.Rows != 2 || st.Staging.Rows != 3 || len(st.Files) != 2 || st.Files[0].RetryReason != "not yet" {
 		t.Errorf("stats are %+v", st)
@@ -79,9 +77,7 @@ func TestInspect(t *testing.T) {
 	if err := i.WriteRows(t.Context(), io.Discard, "no-such"); err == nil {
 		t.Error("an unknown slice was exported")
 	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, i.Close())
 	after := snapshot(t, dir)
 	lock := filepath.Join(dir, "LOCK")
 	after[lock] = before[lock] // taking it changes its time

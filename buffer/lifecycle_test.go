@@ -21,12 +21,8 @@ func TestSizeConditionsCountStoredBytes(t *testing.T) {
 		})
 		// 100 KB of one letter are a few hundred bytes as they are stored.
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(0, strings.Repeat("x", 100<<10)), Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ticket.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, ticket.Wait(t.Context()))
 		synctest.Wait()
 		if st, _ := b.Sink("a").Stats(); st.Local.Rows != 1 || st.Local.RawBytes < 100<<10 || st.Local.StoredBytes >= 2000 {
 			t.Fatalf("local %+v", st.Local)

@@ -110,9 +110,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	}
 
 	down.Store(false)
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 	last := fmt.Sprint(next.Add(1))
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(int(next.Load()), "after"), Count: 1})
 	if err == nil {
@@ -169,9 +167,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		never := time.Time{}
 		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
-			if err := add(512 << 10); err != nil {
-				t.Fatal(err)
-			}
+			must(t, add(512<<10))
 		}
 		refusing(never, never) // it is full, and no caller was refused
 		time.Sleep(time.Minute)
@@ -200,9 +196,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		refusing(first, all)
 		held.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		synctest.Wait()
 		refusing(never, never)
 		if err := add(900 << 10); err != nil || s.Full() != nil {
@@ -210,9 +204,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		held.Store(true)
 		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
-			if err := add(512 << 10); err != nil {
-				t.Fatal(err)
-			}
+			must(t, add(512<<10))
 		}
 		time.Sleep(time.Minute)
 		again := time.Now().UTC()

@@ -34,9 +34,7 @@ func TestLogFilesAreRecycled(t *testing.T) {
 		if err == nil {
 			err = ticket.Wait(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	created, recycled := fs.created.Load(), fs.recycled.Load()
 	t.Logf("%d log files were made, %d were written over", created, recycled)

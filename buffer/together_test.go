@@ -261,9 +261,7 @@ func TestRetriedFileKeepsItsTurnAfterACallThatFails(t *testing.T) {
 			}
 		}
 		retry := func(id string) {
-			if err := b.Sink(id).Retry(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink(id).Retry(t.Context()))
 		}
 		retry(first) // it fails alone, so the others are gathered
 		for i := range togetherSinks {
