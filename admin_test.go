@@ -77,9 +77,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 				t.Errorf("%s: got %v, want errors.Is(err, forebay.ErrUnknownSink)", what, err)
 			}
 		}
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`)))
 		mem.Alter("in.c-web.users", datatype.UntypedColumns("other")...)
 		if err := e.Flush(t.Context(), "web"); err == nil {
 			t.Fatal("a table with other columns took rows")

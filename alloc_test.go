@@ -72,9 +72,7 @@ func TestNoTracerCostsNothing(t *testing.T) {
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
 		rec := mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))
 		ingest := func() {
-			if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", rec)
 		}
 		for range 500 {
 			ingest()

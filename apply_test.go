@@ -118,9 +118,7 @@ func TestTargetThatPanics(t *testing.T) {
 		return nil
 	}
 	mustDefine(t, e, events())
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`)))
 	must(t, e.FlushAll(t.Context()))
 	if n := len(mem.Rows("in.c-web.users")); n != 1 {
 		t.Errorf("got %d rows, want 1", n)
@@ -178,9 +176,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	if def, _ := e.Source("web"); def.Settings.Upload.Count != 7 {
 		t.Errorf("settings %+v", def.Settings)
 	}
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 	if err := e.Flush(t.Context(), "web", "raw"); err != nil {
 		t.Fatalf("the healthy sink: %v", err)
 	}

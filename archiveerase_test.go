@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -155,14 +154,7 @@ func TestEraseArchiveWhileAFileArrives(t *testing.T) {
 	if err := first.FlushAll(t.Context()); err == nil {
 		t.Fatal("the archive takes the file")
 	}
-	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
-	for err != nil && t.Context().Err() == nil { // until all is in staging
-		runtime.Gosched()
-		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
-	}
-	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
-		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
-	}
+	moveFiles(t, first, second)
 	if err := second.EraseArchive(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
 		t.Errorf("EraseArchive while a file arrives = %v, want ErrSinkInUse", err)
 	}

@@ -178,9 +178,7 @@ func TestDrainRestoredEngine(t *testing.T) {
 			t.Helper()
 			for range rows {
 				for _, source := range sources {
-					if _, err := e.Ingest(t.Context(), source, mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, sent))); err != nil {
-						t.Fatal(err)
-					}
+					mustIngest(t, e, source, mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, sent)))
 				}
 				sent++
 			}

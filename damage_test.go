@@ -76,9 +76,7 @@ func ingestClosed(t *testing.T, dir string, opts forebay.Options, rows int) {
 	must(t, err)
 	mustDefine(t, e, events())
 	for i := range rows {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id": %d, "user": {"name": "n"}}`, i))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON(fmt.Appendf(nil, `{"id": %d, "user": {"name": "n"}}`, i)))
 	}
 	must(t, e.Close())
 }

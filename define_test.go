@@ -132,9 +132,7 @@ func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 	e, mem := openMemory(t, share)
 	must(t, mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}))
 	mustDefine(t, e, events())
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 	var held *buffer.HeldError
 	if err := e.Flush(t.Context(), "web", "users"); !errors.As(err, &held) {
 		t.Fatalf("flush: %v, want a HeldError", err)
@@ -144,9 +142,7 @@ func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 func TestRemovedSourceDrains(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 	must(t, e.Remove(t.Context(), "web"))
 	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); !errors.Is(err, forebay.ErrUnknownSource) {
 		t.Fatalf("ingest: %v", err)
@@ -206,9 +202,7 @@ func TestChangeOfSourceSettingsImportsAtAllItsSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
 		mustDefine(t, e, events())
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Upload.Interval = 10 * time.Second }))
 		synctest.Wait()
 		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {

@@ -379,3 +379,13 @@ func must(t testing.TB, err error) {
 		t.Fatalf("got the error %v, want none", err)
 	}
 }
+
+// mustIngest ends the test if the record is not taken by an engine or an intake.
+func mustIngest(t testing.TB, in interface {
+	Ingest(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
+}, source string, rec *mapping.Record,
+) {
+	t.Helper()
+	_, err := in.Ingest(t.Context(), source, rec)
+	must(t, err)
+}

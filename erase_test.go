@@ -71,9 +71,7 @@ func openPeople(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine
 	for i, body := range []string{adaBad, bobBad, adaGood, bobGood} {
 		rec := mapping.JSON([]byte(body))
 		rec.Header = http.Header{"X-User": {[]string{"Ada", "Bob"}[i%2]}}
-		if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", rec)
 	}
 	must(t, e.FlushAll(t.Context()))
 	return e, mem, archive
@@ -134,14 +132,10 @@ func TestEraseFindsWhatIsWrittenOtherwise(t *testing.T) {
 	for _, body := range []string{
 		`{"user":"` + `\u0061da\u0040ex\u0061mple.com"}`, `{"nested":"{\"user\":\"\\u0061da@example.com\"}"}`, `{"link":"https:\/\/h\/?u=ada%40example.com"}`, `{"note":"x\\ada@example.com"}`,
 	} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	form := &mapping.Record{Body: []byte("user%5Bname%5D=ada%40example.com&x=%zz"), Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}
-	if _, err := e.Ingest(t.Context(), "web", form); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", form)
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Erased != 6 || p.Searched != 7 {
 		t.Errorf("the quarantine: %+v, want 6 of 7 erased", p)
@@ -279,9 +273,7 @@ func TestEraseOfRemovedSources(t *testing.T) {
 	e, _, archive := openPeople(t)
 	must(t, e.Remove(t.Context(), "web"))
 	mustDefine(t, e, again(archived))
-	if _, err := e.Ingest(t.Context(), "again", mapping.JSON([]byte(`{"n":"ada@example.com"}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "again", mapping.JSON([]byte(`{"n":"ada@example.com"}`)))
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com", Sources: []string{"web"}})
 	if r.Erased() != 3 || strings.Contains(objectText(t, archive, "web"), "ada@") {
 		t.Errorf("the removed source: %+v", r)
@@ -297,9 +289,7 @@ func TestEraseWithAnArchiveThatCannotReplace(t *testing.T) {
 	root := t.TempDir()
 	e, _ := openArchive(t, struct{ forebay.Archive }{dir.Archive(root, dir.ArchiveOptions{})})
 	mustDefine(t, e, events(keeping, archived))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaBad))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaBad)))
 	must(t, e.FlushAll(t.Context()))
 	r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 	a := placeOf(r, forebay.ErasedArchive, "web")
@@ -313,9 +303,7 @@ func TestEraseAfterAFailure(t *testing.T) {
 	e, _ := openArchive(t, &failingReplace{ArchiveDir: dir.Archive(t.TempDir(), dir.ArchiveOptions{}), failures: 1})
 	mustDefine(t, e, events(keeping, archived))
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	must(t, e.FlushAll(t.Context()))
 	m := forebay.Match{Text: "ada@example.com"}
@@ -372,9 +360,7 @@ func TestEraseBesideADamagedObject(t *testing.T) {
 	for hour := range 3 {
 		rec := mapping.JSON([]byte(adaGood))
 		rec.Received = time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC)
-		if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", rec)
 	}
 	must(t, e.FlushAll(t.Context()))
 	damaged, err := filepath.Glob(filepath.Join(root, "web", "2026-01-01T01", "*"))
@@ -398,9 +384,7 @@ func TestReplayIsRefusedDuringErase(t *testing.T) {
 	}}
 	e, _ = openArchive(t, archive)
 	mustDefine(t, e, events(archived))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	if r := mustErase(t, e, forebay.Match{Text: "ada@example.com"}); placeOf(r, forebay.ErasedArchive, "web").Erased != 1 || !refused.Load() {
 		t.Errorf("got %+v, and the replay was refused: %t, want 1 erased in the archive, and %v", r, refused.Load(), forebay.ErrEraseRuns)
 	}

@@ -52,9 +52,7 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 			id = ""
 		}
 		body := fmt.Sprintf(`{%s"user":{"name":"%s"},"x":"%x"}`, id, user, rng.Uint64())
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	if len(filesWith(t, data, person)) == 0 {
 		t.Fatal("no file has the person before the erasure: the test finds nothing")

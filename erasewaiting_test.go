@@ -33,9 +33,7 @@ func waitingRows(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engin
 	mustDefine(t, e, events())
 	for i := range 30 {
 		body := fmt.Sprintf(`{"id":%d,"user":{"name":"%s@example.com"}}`, i, []string{"ada", "bob", "eve"}[i%3])
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	return e, mem
 }
@@ -108,9 +106,7 @@ func TestEraseWhileTheTargetIsAway(t *testing.T) {
 		e := open()
 		mustDefine(t, e, events())
 		for i := range 6 {
-			if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, []string{"Ada L.", "Bob"}[i%2]))); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, []string{"Ada L.", "Bob"}[i%2])))
 		}
 		begin := time.Now()
 		for range 2 {
@@ -166,9 +162,7 @@ func TestEraseBesideRefusedRows(t *testing.T) {
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks = s.Sinks[:1] }))
 	for i := range 30 {
 		body := fmt.Sprintf(`{"id":%d,"user":{"name":"%s@example.com"}}`, i, []string{"ada", "bob", "eve"}[i%3])
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	r := mustErase(t, e, forebay.Match{Path: "user.name", Value: "ada@example.com"})
 	if r.Erased() != 10 || r.Left() != 0 {
@@ -194,9 +188,7 @@ func TestEraseRowsOfWholeFiles(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Sinks[0].Quarantine.HoldFiles = true }))
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if rows := mem.Rows("in.c-web.users"); r.Erased() != 2 || len(rows) != 1 || rows[0][1] != "bob@example.com" {
@@ -220,9 +212,7 @@ func TestEraseIsCancelled(t *testing.T) {
 	}
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = mem, mem })
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks = s.Sinks[:1] }))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	if _, err := e.Erase(ctx, forebay.Match{Text: "ada@example.com"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the erasure: %v", err)
 	}
@@ -234,9 +224,7 @@ func TestEraseIsCancelled(t *testing.T) {
 func TestEraseReportsAnEndedContext(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r, err := e.Erase(ctx, forebay.Match{Text: "ada@example.com"}); !errors.Is(err, context.Canceled) {
@@ -250,9 +238,7 @@ func TestEraseWithAPlainTarget(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = struct{ driver.Target }{mem}, mem })
 	mustDefine(t, e, events())
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedWaiting, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 || p.Note != "" {
@@ -273,9 +259,7 @@ func TestEraseRawRecordsThatWait(t *testing.T) {
 	e, _ := openArchive(t, archive)
 	mustDefine(t, e, events(archived, keeping))
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	dry := mustErase(t, e, forebay.Match{Text: "ada@example.com", DryRun: true})
 	if p := placeOf(dry, forebay.ErasedWaiting, "web/.archive"); p.Found != 1 || p.Searched != 2 {
@@ -308,14 +292,7 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 	if err := first.FlushAll(t.Context()); err == nil {
 		t.Fatal("the table takes the file")
 	}
-	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
-	for err != nil && t.Context().Err() == nil { // until all is in staging
-		runtime.Gosched()
-		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
-	}
-	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
-		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
-	}
+	moveFiles(t, first, second)
 	ada := forebay.Match{Text: "ada@example"}
 	if r, err := second.Erase(t.Context(), ada); !errors.Is(err, buffer.ErrFileMoves) {
 		t.Errorf("Erase while files arrive: %+v, %v, want ErrFileMoves", r, err)
@@ -361,9 +338,7 @@ func TestQuarantineReplayDuringErase(t *testing.T) {
 		t.Fatalf("%d records are rejected, want 1", n)
 	}
 	mustDefine(t, e, events(keeping, lenient, oneSink)) // which imports the rows with the columns before
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 {
 		t.Errorf("the quarantine: %+v, want 1 erased", p)
@@ -391,9 +366,7 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		}
 		e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = mem, dir.Staging(staging) })
 		mustDefine(t, e, events(oneSink))
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_ = e.FlushAll(ctx)
 		cancel()
@@ -417,4 +390,17 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		}
 		wantBalance(t, e)
 	})
+}
+
+// moveFiles lets the files of an engine arrive at another engine, under the name "1st".
+func moveFiles(t *testing.T, first, second *forebay.Engine) {
+	t.Helper()
+	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
+	for err != nil && t.Context().Err() == nil { // until all is in staging
+		runtime.Gosched()
+		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
+	}
+	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
+		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
+	}
 }

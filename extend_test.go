@@ -55,9 +55,7 @@ func grownRows(t *testing.T, tables *dir.TableDir) string {
 
 func ingestJSON(t *testing.T, e *forebay.Engine, body string) {
 	t.Helper()
-	if _, err := e.Ingest(t.Context(), "shop", mapping.JSON([]byte(body))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "shop", mapping.JSON([]byte(body)))
 }
 
 // Two engines with different versions of a definition feed one table. One of them goes back to the earlier version.

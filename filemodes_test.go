@@ -20,9 +20,7 @@ func TestFilesArePrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":"a"}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, engine, "shop", mapping.JSON([]byte(`{"id":"a"}`)))
 		modetest.Private(t, folder)
 		must(t, engine.Flush(t.Context(), "shop"))
 		modetest.Private(t, folder)

@@ -45,9 +45,7 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 	for name, bring := range map[string]func(t *testing.T, in forebay.Intake){
 		"Ingest": func(t *testing.T, in forebay.Intake) {
 			for i := range n {
-				if _, err := in.Ingest(t.Context(), "web", padded(i)); err != nil {
-					t.Fatal(err)
-				}
+				mustIngest(t, in, "web", padded(i))
 			}
 		},
 		"Submit": func(t *testing.T, in forebay.Intake) {

@@ -37,9 +37,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	}
 	mustDefine(t, e, events(keeping, column(datatype.Int64)))
 	for i, n := range []int{1, 5000, 2, 6000, 7000} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":"%d <\"é\">","n":%d,"doc":{"a":[1]},"raw":"a,\"b\"\r\n"}`, i, n))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON(fmt.Appendf(nil, `{"id":"%d <\"é\">","n":%d,"doc":{"a":[1]},"raw":"a,\"b\"\r\n"}`, i, n)))
 	}
 	must(t, e.Flush(t.Context(), "web"))
 	q := e.Sink("web", "users").Quarantine()
@@ -131,9 +129,7 @@ func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
 		}
 	}
 	mustDefine(t, e, events(keeping, named("total")))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":"1","n":7}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":"1","n":7}`)))
 	must(t, e.Flush(t.Context(), "web"))
 	accepts.Store(true)
 	mustDefine(t, e, events(keeping, named("Total")))

@@ -278,9 +278,7 @@ func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
 				disk := vfs.NewCrashableMem()
 				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk); o.Buffer.SyncInterval = time.Hour })
 				mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
-				if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(good))); err != nil {
-					t.Fatal(err)
-				}
+				mustIngest(t, e, "web", mapping.JSON([]byte(good)))
 				must(t, call(t, e))
 				mem := buffertest.NewMemory()
 				tuning := localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk.CrashClone(vfs.CrashCloneCfg{}))
@@ -377,9 +375,7 @@ func TestQuarantineOfDocuments(t *testing.T) {
 	type user struct {
 		Name string `json:"name"`
 	}
-	if _, err := e.Ingest(t.Context(), "web", mapping.From(map[string]user{"user": {"Eve"}})); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.From(map[string]user{"user": {"Eve"}}))
 	all := rejectedOf(t, e, forebay.RejectedFilter{})
 	if len(all) != 1 {
 		t.Fatalf("got %+v, want len(all) == 1", all)
@@ -411,9 +407,7 @@ func TestQuarantineKeepsVersions(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		mustDefine(t, e, events(keeping, version(n)))
 		for _, body := range []string{bad, `{"id":"refused","user":{"name":"b"}}`, good} {
-			if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 		}
 	}
 	mustDefine(t, e, events(keeping, version(4)))

@@ -77,9 +77,7 @@ func TestReplayOfAFullQuarantine(t *testing.T) {
 		if i%2 == 0 {
 			body = []byte(`{}`)
 		}
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(body)); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON(body))
 	}
 	var bounds buffer.QuarantineBounds
 	for _, s := range e.Stats().Sinks {
@@ -113,9 +111,7 @@ func TestReplayOfALostRecord(t *testing.T) {
 	e, _ := openMemory(t, on)
 	mustDefine(t, e, events(keeping))
 	for range 3 {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(bad)))
 	}
 	must(t, e.Close())
 	db, err := pebble.Open("data/local", &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})

@@ -18,9 +18,7 @@ func TestQuarantineNotes(t *testing.T) {
 		e, _ := openMemory(t, func(o *forebay.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		mustDefine(t, e, events(keeping))
 		for range 3 {
-			if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"user":{"name":"Ada"}}`))); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", mapping.JSON([]byte(`{"user":{"name":"Ada"}}`)))
 		}
 		q := e.Sink("web", "users").Quarantine()
 		all := rejectedOf(t, e, forebay.RejectedFilter{})

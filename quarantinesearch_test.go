@@ -103,9 +103,7 @@ func TestQuarantineReadsBesideEdits(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))
 	q := e.Sink("web", "users").Quarantine()
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(bad)))
 	id := rejectedOf(t, e, forebay.RejectedFilter{})[0].ID
 	edited := make(chan error, 1)
 	go func() {

@@ -16,9 +16,7 @@ func TestStoreBytes(t *testing.T) {
 		ID: "all", Table: forebay.Table{ID: "in.c-web.all", Columns: mapping.Columns{mapping.Body("body")}},
 	}}})
 	must(t, err)
-	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"a":1}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, eng, "web", mapping.JSON([]byte(`{"a":1}`)))
 	if st := eng.Stats(); st.LocalBytes == 0 || st.StoreBytes <= st.LocalBytes {
 		t.Errorf("got %d bytes of files and %d of rows in them, want some rows, and larger files", st.StoreBytes, st.LocalBytes)
 	}

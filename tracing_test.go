@@ -99,9 +99,7 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 		t.Helper()
 		must(t, e.Flush(t.Context(), "web"))
 	}
-	if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", record)
 	flush()
 	call := tracer.Named("forebay.ingest")[0].Context
 	uploads, imports := tracer.Named("forebay.upload"), tracer.Named("forebay.import")
@@ -123,15 +121,11 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 		runtime.Gosched()
 	}
 	for range 100 {
-		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", record)
 	}
 	tracer.Unsampled.Store(true)
 	for range 5 {
-		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", record)
 	}
 	flush()
 	imports = tracer.Named("forebay.import")
@@ -163,9 +157,7 @@ func TestTraceOfAWaitForRoom(t *testing.T) {
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks, s.Settings.Compression = s.Sinks[1:], forebay.CompressionNone }))
 		large := mapping.JSON([]byte(`"` + strings.Repeat("x", 40<<10) + `"`))
 		for range 2 { // the second row exceeds the limit, so the next call waits
-			if _, err := e.Ingest(t.Context(), "web", large); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", large)
 		}
 		done := make(chan error, 1)
 		go func() { _, err := e.WaitForRoom().Ingest(t.Context(), "web", large); done <- err }()
@@ -279,9 +271,7 @@ func TestTracedCalls(t *testing.T) {
 	}
 	record, begin := mapping.JSON([]byte(`{"id":"a","user":{"name":"Ada"}}`)), time.Now().Truncate(time.Millisecond)
 	for range 300 {
-		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", record)
 	}
 	list, calls := e.Sink("web", "users").TracedCalls(), tracer.Named("forebay.ingest")
 	if len(list) != 256 {

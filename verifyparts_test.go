@@ -18,9 +18,7 @@ func TestPartsThatWereTakenAwayAreNoDifference(t *testing.T) {
 	defer e.Close()
 	mustDefine(t, e, events())
 	for i := range 3 {
-		if _, err := e.Ingest(t.Context(), "web", padded(i)); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", padded(i))
 		must(t, e.Flush(t.Context(), "web"))
 	}
 	parts, err := filepath.Glob(filepath.Join(dir, "tables", "in.c-web.raw", "*.csv"))
@@ -50,9 +48,7 @@ func TestPartsThatAreLostAreADifference(t *testing.T) {
 		must(t, err)
 		defer e.Close()
 		mustDefine(t, e, events())
-		if _, err := e.Ingest(t.Context(), "web", padded(1)); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", padded(1))
 		must(t, e.Flush(t.Context(), "web"))
 		for _, s := range e.Stats().Sinks {
 			mem.TakeAway("in.c-web."+s.Sink, s.Files[0].ID)

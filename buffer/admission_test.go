@@ -338,12 +338,7 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var down atomic.Bool
 		down.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if down.Load() && c.Op == buffertest.OpImport {
-				return errors.New("the target is down")
-			}
-			return nil
-		}
+		mem.Before = failWhile(down.Load, errors.New("the target is down"), buffertest.OpImport)
 		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes = 1 << 20
 		b := open(t, opts)

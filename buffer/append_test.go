@@ -42,9 +42,7 @@ func TestBatchesLargerThanAChunk(t *testing.T) {
 	for ; len(data) < 3<<20; n++ {
 		data = append(data, row(n, strings.Repeat("x", 1000))...)
 	}
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: n})
-	must(t, err)
-	must(t, ticket.Wait(t.Context()))
+	mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: n})
 	put(t, b, s, n, n+10)
 	must(t, b.Sink("a").Flush(t.Context()))
 	wantIDs(t, mem, "in.c-test.a", 0, n+10)

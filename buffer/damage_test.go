@@ -70,12 +70,7 @@ func damagedRun(t *testing.T, sealed bool, enc driver.Encoding, damage func(fs *
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
 	down.Store(true)
-	mem.After = func(_ context.Context, c buffertest.Call) error {
-		if down.Load() && c.Op == buffertest.OpPut {
-			return errors.New("the answer was lost")
-		}
-		return nil
-	}
+	mem.After = failWhile(down.Load, errors.New("the answer was lost"), buffertest.OpPut)
 	var text bytes.Buffer
 	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
@@ -94,11 +89,7 @@ func damagedRun(t *testing.T, sealed bool, enc driver.Encoding, damage func(fs *
 		for j := range 10 {
 			data = append(data, row(10*i+j, noise.text(700))...)
 		}
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 10})
-		if err == nil {
-			err = ticket.Wait(t.Context())
-		}
-		must(t, err)
+		mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: 10})
 	}
 	must(t, b.Close())
 	damage(fs)

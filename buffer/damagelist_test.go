@@ -32,11 +32,7 @@ func tenChunks(t *testing.T, fs *disktest.Disk, opts buffer.Options, down *atomi
 		for j := range 10 {
 			data = append(data, row(10*i+j, noise.text(700))...)
 		}
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 10})
-		if err == nil {
-			err = ticket.Wait(t.Context())
-		}
-		must(t, err)
+		mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: 10})
 	}
 	closeBuffer(t, b)
 	db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})

@@ -252,12 +252,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
 		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles, q.MaxRecords = true, 2 }), wait)
 		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpImport {
-				return driver.Permanent(errors.New("no such table"))
-			}
-			return nil
-		}
+		mem.Before = failWhile(nil, driver.Permanent(errors.New("no such table")), buffertest.OpImport)
 		_ = b.Sink("a").Flush(t.Context())
 		want("split", buffer.ErrNotHeld, "not failed because of its rows, so a split does not help: remove the cause and retry the file")
 		var full *buffer.OverloadError

@@ -41,12 +41,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 	const bound = 6 << 20
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpPut && down.Load() {
-			return errors.New("staging is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("staging is down"), buffertest.OpPut)
 	opts, dir := onDisk(t, mem)
 	opts.MaxDiskBytes = bound
 	b, err := buffer.Open(dir, opts)
@@ -233,12 +228,7 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 func TestWaitingForBlocksEndsByItself(t *testing.T) {
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpPut && down.Load() {
-			return errors.New("staging is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("staging is down"), buffertest.OpPut)
 	opts, dir := onDisk(t, mem)
 	opts.MaxDiskBytes = 6 << 20
 	b, err := buffer.Open(dir, opts)

@@ -75,12 +75,7 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 	var down atomic.Bool
 	down.Store(true)
 	mem := buffertest.NewMemory()
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if down.Load() && (c.Op == buffertest.OpImport || c.Op == buffertest.OpVoid) {
-			return errors.New("the target is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("the target is down"), buffertest.OpImport, buffertest.OpVoid)
 	opts := stagedOptions(root)
 	opts.Staging, opts.Target = dir.Staging(filepath.Join(root, "staging")), kind(mem)
 	b := openAt(t, filepath.Join(root, "data"), opts)

@@ -158,12 +158,7 @@ func (g *gated) before(_ context.Context, c buffertest.Call) error {
 
 func downMemory(down *atomic.Bool) *buffertest.Memory {
 	mem := buffertest.NewMemory()
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if down.Load() && c.Op == buffertest.OpPut {
-			return errors.New("down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("down"), buffertest.OpPut)
 	return mem
 }
 

@@ -2,7 +2,6 @@ package buffer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,12 +95,7 @@ func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var away atomic.Bool
 			mem := buffertest.NewMemory()
-			mem.Before = func(_ context.Context, c buffertest.Call) error {
-				if c.Op == buffertest.OpImport && away.Load() {
-					return errAway
-				}
-				return nil
-			}
+			mem.Before = failWhile(away.Load, errAway, buffertest.OpImport)
 			away.Store(true)
 			b := open(t, memoryOptions(t, mem))
 			first := define(t, b, "a")

@@ -1,6 +1,7 @@
 package buffer_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -201,9 +202,7 @@ func diskOptions(mem *buffertest.Memory) buffer.Options {
 
 func put1(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, id int, value string) {
 	t.Helper()
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
-	must(t, err)
-	must(t, ticket.Wait(t.Context()))
+	mustStore(t, b, buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
 }
 
 func textLogger(w io.Writer) *slog.Logger {
@@ -215,5 +214,23 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("got the error %v, want none", err)
+	}
+}
+
+// mustStore appends rows and waits until they are stored.
+func mustStore(t testing.TB, b *buffer.Buffer, rows ...buffer.Rows) {
+	t.Helper()
+	ticket, err := b.Append(t.Context(), time.Now(), rows...)
+	must(t, err)
+	must(t, ticket.Wait(t.Context()))
+}
+
+// failWhile returns a hook of a Memory that fails the operations while on reports true, or always if on is nil.
+func failWhile(on func() bool, err error, ops ...buffertest.Op) func(context.Context, buffertest.Call) error {
+	return func(_ context.Context, c buffertest.Call) error {
+		if slices.Contains(ops, c.Op) && (on == nil || on()) {
+			return err
+		}
+		return nil
 	}
 }

@@ -2,7 +2,6 @@ package buffer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -26,12 +25,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal("the folder was created")
 	}
 	mem := buffertest.NewMemory()
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpImport {
-			return driver.Permanent(errors.New("not yet"))
-		}
-		return nil
-	}
+	mem.Before = failWhile(nil, driver.Permanent(errors.New("not yet")), buffertest.OpImport)
 	b := openAt(t, dir, diskOptions(mem))
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Table.Columns = datatype.UntypedColumns("id", `the "value"`) })
 	put(t, b, s, 0, 3)

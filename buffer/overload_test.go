@@ -1,7 +1,6 @@
 package buffer_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,12 +28,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
 	down.Store(true)
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpPut && down.Load() {
-			return errors.New("staging is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("staging is down"), buffertest.OpPut)
 	fs := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
@@ -141,12 +135,7 @@ func TestRefusingSince(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var held atomic.Bool
 		held.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpPut && held.Load() {
-				return errors.New("staging is down")
-			}
-			return nil
-		}
+		mem.Before = failWhile(held.Load, errors.New("staging is down"), buffertest.OpPut)
 		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes, opts.MaxPendingBytes, opts.AdmissionWait = 4<<20, 2<<20, 1<<20, -1
 		b := open(t, opts)

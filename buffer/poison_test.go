@@ -66,11 +66,7 @@ func putAtOnce(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, rows int, 
 		}
 		data = append(data, row(i, value)...)
 	}
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
-	if err == nil {
-		err = ticket.Wait(t.Context())
-	}
-	must(t, err)
+	mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: rows})
 }
 
 func smallSlices(c *buffer.SinkConfig) { c.Upload.Count = 2 }
@@ -538,11 +534,7 @@ func TestLargeRefusedRows(t *testing.T) {
 			if i%2 == 0 {
 				value = large
 			}
-			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(fmt.Sprintf("\"%d\",\"%s\"\n", i, strings.ReplaceAll(value, `"`, `""`))), Count: 1})
-			if err == nil {
-				err = ticket.Wait(t.Context())
-			}
-			must(t, err)
+			mustStore(t, b, buffer.Rows{Sink: s, Data: []byte(fmt.Sprintf("\"%d\",\"%s\"\n", i, strings.ReplaceAll(value, `"`, `""`))), Count: 1})
 		}
 		flush(t, b, "a")
 		all := list(t, b, "a")

@@ -60,9 +60,7 @@ func TestPosition(t *testing.T) {
 		t.Errorf("after another definition: %q", got)
 	}
 	must(t, b.Sink("s").SetPosition(t.Context(), buffer.Position{Name: "p"}))
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1, Position: at("p", "3")})
-	must(t, err)
-	must(t, ticket.Wait(t.Context()))
+	mustStore(t, b, buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1, Position: at("p", "3")})
 	if got := savedPosition(t, b, "s", "p"); got != "" {
 		t.Errorf("rows have begun a position that had ended: %q", got)
 	}

@@ -93,11 +93,7 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 		})
 		for i := 0; ; i += 20 {
 			data := bytes.Repeat(row(i, strings.Repeat("x", 1000)), 20)
-			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 20})
-			if err == nil {
-				err = ticket.Wait(t.Context())
-			}
-			must(t, err)
+			mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: 20})
 			if s.Full() != nil {
 				break
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -67,11 +66,7 @@ func TestLostRecordsOfSinks(t *testing.T) {
 				must(t, b.Sink("b").SetPosition(t.Context(), *at("run", "0")))
 				for i := range calls {
 					mustOnce(t, b, i, s)
-					ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(100+i, "v"), Count: 1, Position: at("run", fmt.Sprint(i+1))})
-					if err == nil {
-						err = ticket.Wait(t.Context())
-					}
-					must(t, err)
+					mustStore(t, b, buffer.Rows{Sink: s, Data: row(100+i, "v"), Count: 1, Position: at("run", fmt.Sprint(i+1))})
 				}
 				flush(t, b, "a")
 				flush(t, b, "b")

@@ -156,12 +156,7 @@ func TestFilesAreImportedTogetherAfterAnOutage(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var away atomic.Bool
 		away.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if away.Load() && (c.Op == buffertest.OpImportMany || c.Op == buffertest.OpImport) {
-				return errors.New("away")
-			}
-			return nil
-		}
+		mem.Before = failWhile(away.Load, errors.New("away"), buffertest.OpImportMany, buffertest.OpImport)
 		b, sinks := openTogether(t, mem)
 		for range 3 {
 			due()
