@@ -67,9 +67,7 @@ func TestAckLocal(t *testing.T) {
 		if err := ingest("both"); err != nil {
 			t.Error(err)
 		}
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		for table, want := range map[string]int{"a": 1, "b": 1, "c": 2, "d": 2} {
 			if n := len(mem.Rows("in.c-test." + table)); n != want {
 				t.Errorf("table %s has %d rows, want %d", table, n, want)

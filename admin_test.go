@@ -19,9 +19,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	meter := metertest.New()
 	openMemory(t, func(o *forebay.Options) { o.Meter = meter })
 	text, err := os.ReadFile("docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	documented := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
@@ -79,9 +77,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 				t.Errorf("%s: got %v, want errors.Is(err, forebay.ErrUnknownSink)", what, err)
 			}
 		}
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"a"}}`)))
 		mem.Alter("in.c-web.users", datatype.UntypedColumns("other")...)
 		if err := e.Flush(t.Context(), "web"); err == nil {
 			t.Fatal("a table with other columns took rows")
@@ -96,9 +92,7 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 		}
 		synctest.Wait() // Flush ends with the first failure
 		before := imports()
-		if err := e.Sink("web", "users").Retry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Sink("web", "users").Retry(t.Context()))
 		synctest.Wait()
 		if imports() == before {
 			t.Error("Retry made no attempt")
@@ -107,12 +101,8 @@ func TestRetryAndDiscardNameTheSink(t *testing.T) {
 			if s.Sink != "users" {
 				continue
 			}
-			if err := e.Sink("web", "users").Discard(t.Context(), s.Files[0].ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Sink("web", "users").Discard(t.Context(), s.Files[0].ID))
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 	})
 }

@@ -54,9 +54,7 @@ func steadyState(t *testing.T, local bool) {
 		rec.Reset()
 		rec.Body, rec.Format = body, mapping.FormatJSON
 		p, err := e.Submit(ctx, "web", rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := p.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -74,9 +72,7 @@ func TestNoTracerCostsNothing(t *testing.T) {
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
 		rec := mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))
 		ingest := func() {
-			if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", rec)
 		}
 		for range 500 {
 			ingest()
@@ -96,23 +92,17 @@ func TestTypedAllocatesNothingForAValue(t *testing.T) {
 		e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer.SyncInterval = time.Hour })
 		mustDefine(t, e, orders(t, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
 		shop, err := forebay.Typed[typedOrder](e, "shop")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		values, records := make([]typedOrder, n), make([]*mapping.Record, n)
 		for i := range values {
 			values[i] = newTypedOrder(i)
 			text, err := json.Marshal(values[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			records[i] = mapping.JSON(text)
 		}
 		measure := func(call func() error) float64 {
 			return testing.AllocsPerRun(15, func() { // so few that nothing is committed meanwhile
-				if err := call(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, call())
 			})
 		}
 		typed := func() error { _, err := shop.Ingest(t.Context(), values...); return err }

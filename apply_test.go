@@ -59,9 +59,7 @@ func TestDeadTargetCostsADefinitionOneTimeout(t *testing.T) {
 			t.Fatalf("%d sinks took the event, %v", len(res.Sinks), err)
 		}
 		dead.Store(false)
-		if err := e.Flush(t.Context(), "many"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "many"))
 	})
 }
 
@@ -91,9 +89,7 @@ func TestHungTargetDelaysItsOwnSourceOnly(t *testing.T) {
 		synctest.Wait()
 
 		mustDefine(t, e, forebay.Source{ID: "other", Sinks: manySinks(1).Sinks})
-		if err := e.Remove(t.Context(), "other"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Remove(t.Context(), "other"))
 		if waited := time.Since(begun); waited != 0 {
 			t.Errorf("another source waited %s", waited)
 		}
@@ -122,12 +118,8 @@ func TestTargetThatPanics(t *testing.T) {
 		return nil
 	}
 	mustDefine(t, e, events())
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"Ada"}}`)))
+	must(t, e.FlushAll(t.Context()))
 	if n := len(mem.Rows("in.c-web.users")); n != 1 {
 		t.Errorf("got %d rows, want 1", n)
 	}
@@ -155,13 +147,9 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	change := func(change func(*forebay.Source)) []forebay.TableProblem {
 		t.Helper()
 		d, err := e.Compile(events(change))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		problems, err := d.Apply(t.Context(), forebay.ApplyOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return problems
 	}
 	for _, step := range []func(*forebay.Source){
@@ -188,9 +176,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	if def, _ := e.Source("web"); def.Settings.Upload.Count != 7 {
 		t.Errorf("settings %+v", def.Settings)
 	}
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 	if err := e.Flush(t.Context(), "web", "raw"); err != nil {
 		t.Fatalf("the healthy sink: %v", err)
 	}
@@ -211,9 +197,7 @@ func TestRefuse(t *testing.T) {
 	mustDefine(t, e, events())
 	mem.Alter("in.c-web.users", datatype.UntypedColumns("other")...)
 	d, err := e.Compile(events(func(s *forebay.Source) { s.Settings.Upload.Count = 5 }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = d.Apply(t.Context(), forebay.ApplyOptions{Refuse: func(forebay.TableProblem) bool { return true }})
 	var schema *driver.SchemaError
 	if !errors.As(err, &schema) {
@@ -237,9 +221,7 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 		t.Errorf("with the options of the engine, without it: %v", err)
 	}
 	d, err := e.Compile(def)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cells := d.Mapper("a").Cells(mapping.JSON([]byte(`{"a":1,"n":12345678901234567890123}`)))
 	if got := cells[1].Value; got != "12345678901234567741440" {
 		t.Errorf("cell %s, want the cell of Compat", got)
@@ -261,9 +243,7 @@ func TestCompileByTheOptionsOfTheEngine(t *testing.T) {
 		t.Errorf("got %d compilations, want 1", n)
 	}
 	alone, err := forebay.Compile(def, forebay.Options{Mapping: mapping.Options{Compat: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := alone.Apply(t.Context(), forebay.ApplyOptions{}); err == nil || alone.Problems() != nil {
 		t.Error("a definition without an engine is applied")
 	}
@@ -301,9 +281,7 @@ func TestLimitsOfTheTarget(t *testing.T) {
 	}}}}}
 	mustDefine(t, e, def)
 	compiled, err := forebay.Compile(def, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for body, want := range map[string]mapping.Reason{`{"v":"a"}`: 0, `{"v":"\u0000"}`: mapping.HasNUL, `{"v":"123456"}`: mapping.TooLong} {
 		_, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body)))
 		for _, err := range []error{err, compiled.Mapper("a").Cells(mapping.JSON([]byte(body)))[0].Err} {

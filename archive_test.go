@@ -71,21 +71,15 @@ func wantN(t *testing.T, mem *buffertest.Memory, from, to int) {
 func objectText(t *testing.T, archive forebay.Archive, source string) string {
 	t.Helper()
 	objects, err := archive.Objects(t.Context(), source, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all strings.Builder
 	for _, name := range objects {
 		rc, err := archive.Open(t.Context(), source, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := io.Copy(&all, rc); err != nil {
 			t.Fatal(err)
 		}
-		if err := rc.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rc.Close())
 	}
 	return all.String()
 }
@@ -118,9 +112,7 @@ func TestArchiveKeepsRecords(t *testing.T) {
 	if err != nil || batch.Sinks != 2 || batch.Rejected != 0 {
 		t.Fatalf("got %+v, %v, want no error and batch.Sinks == 2 and batch.Rejected == 0", batch, err)
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if text := objectText(t, archive, "web"); text != wholeArchive {
 		t.Errorf("the archive has\n%s, want\n%s", text, wholeArchive)
 	}
@@ -136,17 +128,11 @@ func TestArchiveKeepsRecords(t *testing.T) {
 // The rows of an object of version 1 are read as they were written, by every later release.
 func TestArchiveOfVersion1(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "archive", "v1.csv.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := t.TempDir()
 	hour := filepath.Join(root, "web", "2026-01-02T03")
-	if err := os.MkdirAll(hour, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(hour, "f-1.csv.gz"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(hour, 0o700))
+	must(t, os.WriteFile(filepath.Join(hour, "f-1.csv.gz"), text, 0o600))
 	e, mem := openArchive(t, dir.Archive(root, dir.ArchiveOptions{}))
 	columns := mapping.Columns{
 		mapping.Path("id", "id"), mapping.Template("shop", `Header("X-Shop", "none")`, mapping.RawString()), mapping.IP("ip"), mapping.Datetime("at"),
@@ -163,9 +149,7 @@ func TestArchiveOfVersion1(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	first := []string{"1", "7, 8", "192.0.2.1", "2026-01-02T03:04:05.123Z", "h", "{\"id\":1,\n\"user\":{\"name\":\"Ada\"}}"}
 	second := []string{"2", "none", "", "2026-01-02T03:04:05.123Z", "none", `{"id":2}`}
 	if rows := mem.Rows("in.c-again.rows"); len(rows) != 2 || !slices.Equal(rows[0], first) || !slices.Equal(rows[1], second) {
@@ -186,9 +170,7 @@ func TestArchiveThatIsGone(t *testing.T) {
 	e, _ := openArchive(t, archive, on)
 	mustDefine(t, e, events(archived, lenient))
 	ingestN(t, e, 0, 5)
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	e, mem := openMemory(t, on)
 	mustDefine(t, e, events(lenient))
 	var held *buffer.HeldError
@@ -198,13 +180,9 @@ func TestArchiveThatIsGone(t *testing.T) {
 	if n := len(mem.Rows("web")); n != 0 {
 		t.Errorf("the target has %d raw records", n)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	e, _ = openArchive(t, archive, on)
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if n := strings.Count(objectText(t, archive, "web"), `"{""n"":`); n != 5 {
 		t.Errorf("the archive has %d records", n)
 	}

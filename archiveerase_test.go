@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,9 +29,7 @@ func kept(t *testing.T, root string) (n int) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -52,9 +49,7 @@ func TestRetentionWithoutTheArchive(t *testing.T) {
 				e, _ := openArchive(t, archive, on)
 				mustDefine(t, e, events(archived, lenient))
 				ingestN(t, e, 0, 5)
-				if err := errors.Join(e.FlushAll(t.Context()), end(t, e), e.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(e.FlushAll(t.Context()), end(t, e), e.Close()))
 				e, _ = openArchive(t, archive, on)
 				if name == "switched off" {
 					mustDefine(t, e, events(lenient))
@@ -82,18 +77,14 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 		t.Helper()
 		o.Archived = "web"
 		p, err := e.Sink("again", "rows").Replay(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p
 	}
 	mustDefine(t, e, again())
 	for i, g := range []string{"", "1", "2"} {
 		mustDefine(t, e, events(archived, lenient, generation(g)))
 		ingestN(t, e, 0, 10+i)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		if p := replay(forebay.ReplayOptions{Run: "run-" + g + "x"}); p.Records != int64(10+i) || p.Generation != g {
 			t.Errorf("generation %q: %+v", g, p)
 		}
@@ -101,9 +92,7 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 	if _, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "run-1x", Archived: "web"}); !errors.Is(err, forebay.ErrOtherReplay) {
 		t.Errorf("a run of another generation: %v", err)
 	}
-	if err := e.Remove(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Remove(t.Context(), "web"))
 	if p := replay(forebay.ReplayOptions{Run: "removed", Generation: "1"}); p.Records != 11 {
 		t.Errorf("the generation of a removed source: %+v", p)
 	}
@@ -117,12 +106,8 @@ func TestGenerationsOfAnArchive(t *testing.T) {
 		}
 	}
 	ingestN(t, e, 0, 1)
-	if err := e.Remove(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Remove(t.Context(), "web"))
+	must(t, e.FlushAll(t.Context()))
 	if err := e.EraseArchive(t.Context(), "web.2"); err != nil || kept(t, root) != 0 {
 		t.Errorf("the archive of a removed source: %v, %d objects", err, kept(t, root))
 	}
@@ -169,14 +154,7 @@ func TestEraseArchiveWhileAFileArrives(t *testing.T) {
 	if err := first.FlushAll(t.Context()); err == nil {
 		t.Fatal("the archive takes the file")
 	}
-	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
-	for err != nil && t.Context().Err() == nil { // until all is in staging
-		runtime.Gosched()
-		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
-	}
-	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
-		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
-	}
+	moveFiles(t, first, second)
 	if err := second.EraseArchive(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
 		t.Errorf("EraseArchive while a file arrives = %v, want ErrSinkInUse", err)
 	}

@@ -28,9 +28,7 @@ func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	e, err := forebay.Open("data", forebay.Options{
 		Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20, MaxPendingBytes: 1 << 20}, vfs.NewMem()),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	if err := e.Define(t.Context(), forebay.Source{ID: "app", Type: forebay.OTLP, Sinks: []forebay.Sink{{
 		ID: "rows", Table: forebay.Table{ID: "in.c-app.rows", Columns: mapping.Columns{mapping.Path("n", "n")}},
@@ -45,9 +43,7 @@ func TestBatchAboveMaxPendingBytes(t *testing.T) {
 	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
 		t.Fatalf("got %v, %+v, want no error and res.Records == %v and res.Rejected == 0", err, res, len(texts))
 	}
-	if err := e.Flush(t.Context(), "app"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "app"))
 	if n := len(mem.Rows("in.c-app.rows")); n != len(texts) {
 		t.Errorf("got %d rows, want %v", n, len(texts))
 	}
@@ -83,9 +79,7 @@ func telemetry() forebay.Source {
 func TestIngestAtomicBySignal(t *testing.T) {
 	e, mem := openMemory(t)
 	ctx := context.Background()
-	if err := e.Define(ctx, telemetry()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(ctx, telemetry()))
 	for _, b := range []struct {
 		signal forebay.Signal
 		text   string
@@ -101,9 +95,7 @@ func TestIngestAtomicBySignal(t *testing.T) {
 			t.Errorf("%q: got %+v, %v, want no error and res == (forebay.BatchResult{Records: 1, Sinks: b.sinks})", b.signal, res, err)
 		}
 	}
-	if err := e.Flush(ctx, "app"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(ctx, "app"))
 	for table, want := range map[string]string{
 		"in.c-app.all": `[[{"n":1}] [{"n":2}] [{"n":3}] [{"n":4}]]`, "in.c-app.logs": "[[1] [4]]", "in.c-app.rest": "[[2] [3] [4]]",
 	} {
@@ -117,9 +109,7 @@ func TestIngestAtomicBySignal(t *testing.T) {
 func TestIngestAtomicRejections(t *testing.T) {
 	e, mem := openMemory(t)
 	ctx := context.Background()
-	if err := e.Define(ctx, telemetry()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(ctx, telemetry()))
 	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{
 		Signal: forebay.SignalLogs, Records: bodies(`{"n":1}`, `{}`, `{"n":3}`, `{"m":4}`),
 	})
@@ -130,9 +120,7 @@ func TestIngestAtomicRejections(t *testing.T) {
 	if res.First.Sink != "logs" || !errors.As(res.First, &m) || m.Column != "n" {
 		t.Errorf("first rejection: %v", res.First)
 	}
-	if err := e.Flush(ctx, "app"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(ctx, "app"))
 	if all, logs := len(mem.Rows("in.c-app.all")), fmt.Sprint(mem.Rows("in.c-app.logs")); all != 4 || logs != "[[1] [3]]" {
 		t.Errorf("got %d rows, %s, want 4, [[1] [3]]", all, logs)
 	}
@@ -144,9 +132,7 @@ func TestIngestAtomicWithoutSink(t *testing.T) {
 	ctx := context.Background()
 	src := telemetry()
 	src.Sinks = src.Sinks[1:2]
-	if err := e.Define(ctx, src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(ctx, src))
 	res, err := e.IngestAtomic(ctx, "app", forebay.Batch{Signal: forebay.SignalTraces, Records: bodies(`{}`, `{}`)})
 	if err != nil || res != (forebay.BatchResult{Records: 2}) || e.Stats().Dropped["app"] != 2 {
 		t.Errorf("got %+v, %v, %d dropped, want 2 records, both dropped, no error", res, err, e.Stats().Dropped["app"])
@@ -158,9 +144,7 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t, func(o *forebay.Options) { o.Buffer.MaxSinkBytes = 64 << 10 })
 		ctx := context.Background()
-		if err := e.Define(ctx, telemetry()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(ctx, telemetry()))
 		mem.Alter("in.c-app.logs", datatype.UntypedColumns("other")...) // holds up the imports of this sink
 		noise := make([]byte, 16<<10)                                   // what does not compress takes its size on disk
 		rng := rand.New(rand.NewPCG(1, 0))
@@ -185,9 +169,7 @@ func TestIngestAtomicIsAllOrNone(t *testing.T) {
 		if taken == 0 || refused == 0 {
 			t.Fatalf("got %d taken, %d refused, want some of both", taken, refused)
 		}
-		if err := e.Flush(ctx, "app", "all"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(ctx, "app", "all"))
 		if got := len(mem.Rows("in.c-app.all")); got != 2*taken {
 			t.Errorf("got %d rows of %d batches with 2 records each, want %v", got, taken, 2*taken)
 		}
@@ -205,9 +187,7 @@ func TestIngestAtomicInPortions(t *testing.T) {
 	ctx := context.Background()
 	src := telemetry()
 	src.Sinks = src.Sinks[:1]
-	if err := e.Define(ctx, src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(ctx, src))
 	texts := make([]string, 40)
 	for i := range texts {
 		texts[i] = fmt.Sprintf(`{"n":%d,"fill":"%s"}`, i, strings.Repeat("x", 1<<20))
@@ -216,9 +196,7 @@ func TestIngestAtomicInPortions(t *testing.T) {
 	if err != nil || res.Records != len(texts) || res.Rejected != 0 {
 		t.Fatalf("got %+v, %v, want no error and res.Records == %v and res.Rejected == 0", res, err, len(texts))
 	}
-	if err := e.Flush(ctx, "app"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(ctx, "app"))
 	if got := len(mem.Rows("in.c-app.all")); got != len(texts) {
 		t.Errorf("got %d rows, want %d", got, len(texts))
 	}
@@ -230,9 +208,7 @@ func TestIngestAtomicEndsWithItsContext(t *testing.T) {
 	src := telemetry()
 	src.Sinks = src.Sinks[1:2]
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := e.Define(ctx, src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(ctx, src))
 	records := func(yield func(*mapping.Record) bool) {
 		for rec := range bodies("{}", "{}", "{}") {
 			if !yield(rec) {
@@ -263,9 +239,7 @@ func TestIngestAtomicErrors(t *testing.T) {
 	}
 	src = telemetry()
 	src.Disabled = true
-	if err := e.Define(ctx, src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(ctx, src))
 	if _, err := e.IngestAtomic(ctx, "app", forebay.Batch{Records: bodies()}); !errors.Is(err, forebay.ErrDisabledSource) {
 		t.Errorf("disabled source: %v", err)
 	}

@@ -127,9 +127,7 @@ func openBraked(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine
 // rowsOf counts the rows of the callers in a table, by the id in its first column.
 func rowsOf(t *testing.T, e *forebay.Engine, mem *buffertest.Memory) map[int]int {
 	t.Helper()
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	rows := make(map[int]int)
 	for _, row := range mem.Rows("in.c-web.users") {
 		if id, err := strconv.Atoi(row[0]); err != nil {
@@ -317,9 +315,7 @@ func TestManyCallersAndClose(t *testing.T) {
 	}
 	closed.Wait()
 	again, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{}, b.disk)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer again.Close()
 	rows := rowsOf(t, again, mem)
 	for id := range callers {
@@ -376,9 +372,7 @@ func TestPortionsFitIntoASmallMemory(t *testing.T) {
 	if _, err := e.WaitForRoom().IngestBatch(t.Context(), "web", recs); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != len(recs) || raw != len(recs) {
 		t.Errorf("got %d and %d rows, want %d", users, raw, len(recs))
 	}

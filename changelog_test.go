@@ -80,9 +80,7 @@ func replicatedOptions(mem *buffertest.Memory, log *memoryLog) forebay.Options {
 func mustOpen(t *testing.T, opts forebay.Options) *forebay.Engine {
 	t.Helper()
 	e, err := forebay.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e
 }
 
@@ -180,9 +178,7 @@ func TestDrainRestoredEngine(t *testing.T) {
 			t.Helper()
 			for range rows {
 				for _, source := range sources {
-					if _, err := e.Ingest(t.Context(), source, mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, sent))); err != nil {
-						t.Fatal(err)
-					}
+					mustIngest(t, e, source, mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"Ada"}}`, sent)))
 				}
 				sent++
 			}
@@ -200,31 +196,23 @@ func TestDrainRestoredEngine(t *testing.T) {
 		time.Sleep(time.Second)
 		away.Store(true)
 		send("web", "removed")
-		if err := e.Remove(t.Context(), "removed"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Remove(t.Context(), "removed"))
 		if _, err := e.Snapshot(t.Context(), "copy"); err != nil {
 			t.Fatal(err)
 		}
 		send("web") // some are in staging, some local
 		time.Sleep(time.Hour)
 
-		if err := forebay.Restore("restored", "copy", log.behind(0), opts.Buffer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, forebay.Restore("restored", "copy", log.behind(0), opts.Buffer))
 		opts.Changelog = &logOwner{log}
 		r, err := forebay.Open("restored", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		held := (*buffer.HeldError)(nil)
 		if err := r.FlushAll(t.Context()); !errors.As(err, &held) {
 			t.Errorf("while the tables are locked: %v", err)
 		}
 		away.Store(false)
-		if err := r.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.FlushAll(t.Context()))
 		synctest.Wait()
 		for _, s := range r.Stats().Sinks {
 			if len(s.Slices) > 0 {

@@ -43,9 +43,7 @@ func TestDamagedFileOnRealDisk(t *testing.T) {
 			for _, path := range filesOf(t, filepath.Join(dir, "local")) {
 				if strings.HasPrefix(filepath.Base(path), tc.file) {
 					found++
-					if err := tc.damage(path); err != nil {
-						t.Fatal(err)
-					}
+					must(t, tc.damage(path))
 				}
 			}
 			if found == 0 {
@@ -57,14 +55,10 @@ func TestDamagedFileOnRealDisk(t *testing.T) {
 			}
 			defer e.Close()
 			mustDefine(t, e, events())
-			if err := e.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.FlushAll(t.Context()))
 			got := len(mem.Rows("in.c-web.users"))
 			list, err := e.Buffer().Damaged(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			switch {
 			case !tc.lossy && got != rows:
 				t.Errorf("the table has %d rows, want %d; damage %+v", got, rows, list)
@@ -79,27 +73,19 @@ func TestDamagedFileOnRealDisk(t *testing.T) {
 func ingestClosed(t *testing.T, dir string, opts forebay.Options, rows int) {
 	t.Helper()
 	e, err := forebay.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mustDefine(t, e, events())
 	for i := range rows {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id": %d, "user": {"name": "n"}}`, i))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON(fmt.Appendf(nil, `{"id": %d, "user": {"name": "n"}}`, i)))
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 }
 
 // filesOf returns the paths of the files in a folder.
 func filesOf(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range list {
 		if e.Type().IsRegular() && e.Name() != "LOCK" {
 			paths = append(paths, filepath.Join(dir, e.Name()))

@@ -134,9 +134,7 @@ func rottenFolders(t *testing.T) (folders map[string]string, rows map[string]int
 	if err == nil {
 		err = e.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := proctest.Start(t, "TestRandomDamageOnDisk", folders["killed"])
 	p.Lines(rottenRows+20, 10*time.Millisecond, func(line string) {
 		if id, err := strconv.Atoi(line); err == nil {
@@ -171,9 +169,7 @@ func TestRandomDamageOnDisk(t *testing.T) {
 			if from == "idle" || from == "killed" {
 				r.noted = max(80, (rows[from]/20-1)*20) // an upload began after them
 			}
-			if err := disktest.Copy(folders[from], r.dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, disktest.Copy(folders[from], r.dir))
 			r.damage(rng)
 			defer func() {
 				if sum.add(r); t.Failed() {
@@ -274,9 +270,7 @@ func (r *rotten) check() {
 		t.Errorf("the ledger: %+v, %v", report, err)
 	}
 	list, err := e.Buffer().Damaged(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range e.Stats().Sinks {
 		if s.Source == "web" {
 			r.checkTable(s, list, first, added)
@@ -328,9 +322,7 @@ func (r *rotten) checkTable(s forebay.SinkStats, list []buffer.Damage, first, ad
 	t.Helper()
 	seen := map[int]int{}
 	for row, err := range dirdriver.Tables(filepath.Join(r.dir, "tables")).Rows("in.c-web." + s.Sink) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id, err := strconv.Atoi(row[0])
 		if err != nil || row[1] != rottenText(id) {
 			t.Errorf("sink %s: the table has a row that was not sent: %.60q", s.Sink, row)

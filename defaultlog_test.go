@@ -43,15 +43,11 @@ func TestDefaultLogger(t *testing.T) {
 		var out lockedBuffer
 		slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 		eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: brokenTarget{}, Logger: tt.logger})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = eng.Define(t.Context(), forebay.Source{ID: "s", Sinks: []forebay.Sink{
 			{ID: "k", Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("body")}}},
 		}})
-		if err := errors.Join(err, eng.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, eng.Close()))
 		if got := strings.Count(out.out.String(), "no route to host"); got != tt.want {
 			t.Errorf("with logger %v the default logger got %d warnings of the target, want %d:\n%s", tt.logger, got, tt.want, &out.out)
 		}

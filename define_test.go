@@ -66,9 +66,7 @@ func TestLimitOfSources(t *testing.T) {
 
 func TestDefineRefusesATableWithOtherColumns(t *testing.T) {
 	e, mem := openMemory(t)
-	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}))
 	var schema *driver.SchemaError
 	if err := e.Define(t.Context(), events()); !errors.As(err, &schema) || schema.Table != "in.c-web.users" {
 		t.Fatalf("error %v, want a SchemaError", err)
@@ -84,9 +82,7 @@ func TestDefineRefusesATableThatCannotBe(t *testing.T) {
 	never, down := errors.New("no such name"), errors.New("down")
 	for _, tt := range []struct{ answer, want error }{{driver.Permanent(never), never}, {down, nil}} {
 		e, err := forebay.Open("data", forebay.Options{Target: refusing{mem, tt.answer}, Staging: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer e.Close()
 		if err := e.Define(t.Context(), events()); !errors.Is(err, tt.want) {
 			t.Errorf("the target says %v: Define returns %v, want %v", tt.answer, err, tt.want)
@@ -105,17 +101,13 @@ func TestDefineWarnsOnceOfATargetThatIsDown(t *testing.T) {
 		Target: refusing{mem, errors.New("wrong password")}, Staging: mem, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem()),
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	source := events()
 	more := source.Sinks[0]
 	more.ID, more.Table.ID = "another", "in.c-web.another"
 	source.Sinks = append(source.Sinks, more)
-	if err := e.Define(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(t.Context(), source))
 	text := log.out.String()
 	if n := strings.Count(text, "wrong password"); n != 1 || !strings.Contains(text, "in.c-web.another") || !strings.Contains(text, source.Sinks[0].Table.ID) {
 		t.Errorf("the error is logged %d times, want once, with both tables:\n%s", n, text)
@@ -136,17 +128,11 @@ func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 	share := func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, fs) }
 	e, _ := openMemory(t, share)
 	mustDefine(t, e, events())
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	e, mem := openMemory(t, share)
-	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.users", Columns: datatype.UntypedColumns("a", "b")}))
 	mustDefine(t, e, events())
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 	var held *buffer.HeldError
 	if err := e.Flush(t.Context(), "web", "users"); !errors.As(err, &held) {
 		t.Fatalf("flush: %v, want a HeldError", err)
@@ -156,18 +142,12 @@ func TestKnownDefinitionIsTakenAgainWhateverTheTableIs(t *testing.T) {
 func TestRemovedSourceDrains(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events())
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Remove(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
+	must(t, e.Remove(t.Context(), "web"))
 	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); !errors.Is(err, forebay.ErrUnknownSource) {
 		t.Fatalf("ingest: %v", err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {
 		t.Fatalf("got %d and %d rows, want 1 and 1", users, raw)
 	}
@@ -200,9 +180,7 @@ func TestRedefinitionUnderLoad(t *testing.T) {
 		define(v)
 	}
 	wg.Wait()
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	seen := map[string]bool{}
 	for v := range versions {
 		for _, r := range mem.Rows(fmt.Sprint("in.c-web.v", v)) {
@@ -224,9 +202,7 @@ func TestChangeOfSourceSettingsImportsAtAllItsSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, mem := openMemory(t)
 		mustDefine(t, e, events())
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`)))
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Upload.Interval = 10 * time.Second }))
 		synctest.Wait()
 		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 1 || raw != 1 {

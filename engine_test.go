@@ -34,9 +34,7 @@ func openMemory(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine
 		f(&opts)
 	}
 	e, err := forebay.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -62,9 +60,7 @@ func events(change ...func(*forebay.Source)) forebay.Source {
 
 func mustDefine(t *testing.T, e *forebay.Engine, s forebay.Source) {
 	t.Helper()
-	if err := e.Define(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(t.Context(), s))
 }
 
 func TestOneEventBecomesOneRowInEveryTable(t *testing.T) {
@@ -72,17 +68,13 @@ func TestOneEventBecomesOneRowInEveryTable(t *testing.T) {
 	mustDefine(t, e, events())
 	body := []byte(`{"id": 7, "user": {"name": "Ada \"the first\""}}`)
 	res, err := e.Ingest(t.Context(), "web", mapping.JSON(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range res.Sinks {
 		if s.Status != forebay.Stored || s.Err != nil {
 			t.Errorf("sink %s: %v %v", s.Sink, s.Status, s.Err)
 		}
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if got := mem.Rows("in.c-web.users"); len(got) != 1 || got[0][0] != "7" || got[0][1] != `Ada "the first"` {
 		t.Errorf("users: %q", got)
 	}
@@ -114,9 +106,7 @@ func TestRejectionIsForOneSinkOnly(t *testing.T) {
 	if res.Sinks[0].Status != forebay.Rejected || res.Sinks[1].Status != forebay.Stored {
 		t.Fatalf("result %+v", res)
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 0 || raw != 1 {
 		t.Fatalf("got %d and %d rows, want 0 and 1", users, raw)
 	}
@@ -165,9 +155,7 @@ func TestUnsafeSinksAnswerAtOnce(t *testing.T) {
 		if err != nil || res.Sinks[0].Status != forebay.Queued || !time.Now().Equal(before) {
 			t.Fatalf("got %+v %v after %s, want a queued record at once, no error", res, err, time.Since(before))
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 		if n := len(mem.Rows("in.c-web.users")); n != 1 {
 			t.Fatalf("got %d rows, want 1", n)
 		}
@@ -194,9 +182,7 @@ func TestBatchGivesAVerdictForEachRecord(t *testing.T) {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	users := mem.Rows("in.c-web.users")
 	if len(users) != 9 || users[3][0] != "4" || len(mem.Rows("in.c-web.raw")) != 10 {
 		t.Fatalf("users %q", users)
@@ -207,9 +193,7 @@ func TestClosedEngineRefuses(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events())
 	mustDefine(t, e, forebay.Source{ID: "without-sinks"})
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	if _, err := e.Ingest(t.Context(), "without-sinks", mapping.JSON([]byte(`{}`))); !errors.Is(err, forebay.ErrClosed) {
 		t.Errorf("ingest without sinks: %v", err)
 	}
@@ -235,9 +219,7 @@ func TestEndedContextStoresNothing(t *testing.T) {
 	if _, err := e.Ingest(ctx, "web", mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	for _, s := range e.Stats().Sinks {
 		if s.Accepted != 0 {
 			t.Errorf("sink %s has %d rows", s.Sink, s.Accepted)
@@ -270,9 +252,7 @@ func TestCancelledWaitReportsUnknownOutcome(t *testing.T) {
 		t.Fatalf("got %+v %v, want Failed with the context's error", res, err)
 	}
 	close(release)
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if n := len(mem.Rows("in.c-web.users")); n != 1 {
 		t.Fatalf("got %d rows, want 1", n)
 	}
@@ -303,9 +283,7 @@ func TestHeldSinkRefusesAtItsBoundAlone(t *testing.T) {
 			t.Fatalf("no overload of the sink that is held up: %v", over)
 		}
 		mem.Alter("in.c-web.raw", datatype.UntypedColumns("uuid", "at", "body")...)
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 		synctest.Wait()
 		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(body)); err != nil {
 			t.Fatalf("after the mending: %v", err)
@@ -348,9 +326,7 @@ func TestLargeBodyForManySinks(t *testing.T) {
 		mapping.JSON([]byte(`"` + strings.Repeat("x", 1<<20) + `"`)), mapping.JSON([]byte(`"small"`)),
 	}
 	results, err := e.IngestBatch(t.Context(), "web", recs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, r := range results {
 		for _, s := range r.Sinks {
 			if s.Status != forebay.Stored {
@@ -390,10 +366,26 @@ func TestOverloadInTheMiddleOfABatch(t *testing.T) {
 			t.Errorf("record %d: %+v", i, s)
 		}
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := len(mem.Rows("in.c-web.raw")); stored == 0 || stored == len(recs) || rows != stored {
 		t.Errorf("%d of %d records are said to be stored, the table has %d", stored, len(recs), rows)
 	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
+	}
+}
+
+// mustIngest ends the test if the record is not taken by an engine or an intake.
+func mustIngest(t testing.TB, in interface {
+	Ingest(ctx context.Context, source string, rec *mapping.Record) (forebay.Result, error)
+}, source string, rec *mapping.Record,
+) {
+	t.Helper()
+	_, err := in.Ingest(t.Context(), source, rec)
+	must(t, err)
 }

@@ -50,9 +50,7 @@ func bodiesIn(t *testing.T, e *forebay.Engine, archive forebay.Archive) string {
 	var all strings.Builder
 	for _, r := range rejectedOf(t, e, forebay.RejectedFilter{}) {
 		c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Fprintf(&all, "%s\n%s\n", c.Record.Body, c.Came)
 	}
 	all.WriteString(strings.ReplaceAll(objectText(t, archive, "web"), `""`, `"`))
@@ -73,13 +71,9 @@ func openPeople(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engine
 	for i, body := range []string{adaBad, bobBad, adaGood, bobGood} {
 		rec := mapping.JSON([]byte(body))
 		rec.Header = http.Header{"X-User": {[]string{"Ada", "Bob"}[i%2]}}
-		if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", rec)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	return e, mem, archive
 }
 
@@ -134,20 +128,14 @@ func TestEraseFindsWhatIsWrittenOtherwise(t *testing.T) {
 	e, _, _ := openPeople(t)
 	all := rejectedOf(t, e, forebay.RejectedFilter{})
 	q := e.Sink("web", "users").Quarantine()
-	if err := q.Edit(t.Context(), all[0].ID, all[0].Revision, []byte(`{"id":1}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Edit(t.Context(), all[0].ID, all[0].Revision, []byte(`{"id":1}`)))
 	for _, body := range []string{
 		`{"user":"` + `\u0061da\u0040ex\u0061mple.com"}`, `{"nested":"{\"user\":\"\\u0061da@example.com\"}"}`, `{"link":"https:\/\/h\/?u=ada%40example.com"}`, `{"note":"x\\ada@example.com"}`,
 	} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	form := &mapping.Record{Body: []byte("user%5Bname%5D=ada%40example.com&x=%zz"), Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}
-	if _, err := e.Ingest(t.Context(), "web", form); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", form)
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Erased != 6 || p.Searched != 7 {
 		t.Errorf("the quarantine: %+v, want 6 of 7 erased", p)
@@ -189,9 +177,7 @@ func TestEraseKeepsThePositionsOfReplays(t *testing.T) {
 	if p, err = e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "second", Archived: "web"}); err != nil || p.Stored != records-2 {
 		t.Fatalf("the second run: %+v, %v, want %d rows", p, err, records-2)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	count := map[string]int{}
 	for _, row := range mem.Rows("in.c-again.rows") {
 		count[row[0]]++
@@ -285,20 +271,14 @@ func TestEraseLog(t *testing.T) {
 // source.
 func TestEraseOfRemovedSources(t *testing.T) {
 	e, _, archive := openPeople(t)
-	if err := e.Remove(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Remove(t.Context(), "web"))
 	mustDefine(t, e, again(archived))
-	if _, err := e.Ingest(t.Context(), "again", mapping.JSON([]byte(`{"n":"ada@example.com"}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "again", mapping.JSON([]byte(`{"n":"ada@example.com"}`)))
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com", Sources: []string{"web"}})
 	if r.Erased() != 3 || strings.Contains(objectText(t, archive, "web"), "ada@") {
 		t.Errorf("the removed source: %+v", r)
 	}
-	if err := e.Flush(t.Context(), "again"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "again"))
 	if !strings.Contains(objectText(t, archive, "again"), "ada@") {
 		t.Error("the record of a source that the match does not name is erased")
 	}
@@ -309,12 +289,8 @@ func TestEraseWithAnArchiveThatCannotReplace(t *testing.T) {
 	root := t.TempDir()
 	e, _ := openArchive(t, struct{ forebay.Archive }{dir.Archive(root, dir.ArchiveOptions{})})
 	mustDefine(t, e, events(keeping, archived))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaBad))); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaBad)))
+	must(t, e.FlushAll(t.Context()))
 	r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 	a := placeOf(r, forebay.ErasedArchive, "web")
 	if err == nil || !strings.Contains(err.Error(), "cannot replace") || a.Found != 1 || a.Left != 1 || placeOf(r, forebay.ErasedQuarantine, "web/users").Erased != 1 {
@@ -327,13 +303,9 @@ func TestEraseAfterAFailure(t *testing.T) {
 	e, _ := openArchive(t, &failingReplace{ArchiveDir: dir.Archive(t.TempDir(), dir.ArchiveOptions{}), failures: 1})
 	mustDefine(t, e, events(keeping, archived))
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	m := forebay.Match{Text: "ada@example.com"}
 	if r, err := e.Erase(t.Context(), m); !errors.Is(err, errReplace) || r.Left() != 1 {
 		t.Fatalf("got %+v, %v, want errors.Is(err, errReplace) and r.Left() == 1", r, err)
@@ -366,14 +338,10 @@ func TestEraseListsCopies(t *testing.T) {
 	data := t.TempDir()
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open(data, forebay.Options{Staging: mem, Target: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	before := time.Now().Add(-time.Minute)
-	if err := e.Checkpoint(t.Context(), data+"/checkpoints/one"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Checkpoint(t.Context(), data+"/checkpoints/one"))
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	p := placeOf(r, forebay.ErasedCopy, "checkpoints/one")
 	if p.Place == "" || p.At.Before(before) || !strings.Contains(p.Note, "Delete") {
@@ -392,20 +360,14 @@ func TestEraseBesideADamagedObject(t *testing.T) {
 	for hour := range 3 {
 		rec := mapping.JSON([]byte(adaGood))
 		rec.Received = time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC)
-		if _, err := e.Ingest(t.Context(), "web", rec); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", rec)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	damaged, err := filepath.Glob(filepath.Join(root, "web", "2026-01-01T01", "*"))
 	if err != nil || len(damaged) != 1 {
 		t.Fatalf("got %q, %v, want no error and len(damaged) == 1", damaged, err)
 	}
-	if err := os.WriteFile(damaged[0], []byte("no gzip"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(damaged[0], []byte("no gzip"), 0o600))
 	r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedArchive, "web"); err == nil || !strings.Contains(err.Error(), "2026-01-01T01") || p.Erased != 2 || !strings.Contains(p.Note, "not searched to its end") {
 		t.Errorf("got %+v, %v, want 2 erased, and an error and a note about the object that cannot be read", p, err)
@@ -422,9 +384,7 @@ func TestReplayIsRefusedDuringErase(t *testing.T) {
 	}}
 	e, _ = openArchive(t, archive)
 	mustDefine(t, e, events(archived))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	if r := mustErase(t, e, forebay.Match{Text: "ada@example.com"}); placeOf(r, forebay.ErasedArchive, "web").Erased != 1 || !refused.Load() {
 		t.Errorf("got %+v, and the replay was refused: %t, want 1 erased in the archive, and %v", r, refused.Load(), forebay.ErrEraseRuns)
 	}
@@ -519,9 +479,7 @@ func TestEraseKeyOfACall(t *testing.T) {
 		}
 	}
 	event, err := callkey.Event([]string{"a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, key := range []string{"a", event, "b"} {
 		call(key)
 	}
@@ -534,9 +492,7 @@ func TestEraseKeyOfACall(t *testing.T) {
 		t.Errorf("got %+v, want 2 found and erased", p)
 	}
 	copied := filepath.Join(dir, "checkpoints", "a")
-	if err := e.Checkpoint(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Checkpoint(t.Context(), copied))
 	again := openFolder(t, copied, forebay.Options{Target: mem})
 	for key, want := range map[string]int64{"a": 0, "b": 1} {
 		r := mustErase(t, again, forebay.Match{Header: "Idempotency-Key", HeaderValue: key, DryRun: true})
@@ -547,9 +503,7 @@ func TestEraseKeyOfACall(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		call(key)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 4 {
 		t.Errorf("the table has %d rows, want 4: one for each key, and the repetition of the key that was erased", len(rows))
 	}
@@ -575,9 +529,7 @@ func TestEraseKeepsTheKeysOfCalls(t *testing.T) {
 		t.Errorf("the note is %q: %v", note, err)
 	}
 	call("a", adaGood)
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 1 || rows[0][1] != "bob@example.com" {
 		t.Errorf("the table has %q", rows)
 	}

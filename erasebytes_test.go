@@ -28,9 +28,7 @@ func filesWith(t *testing.T, root, text string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -39,9 +37,7 @@ func filesWith(t *testing.T, root, text string) (found []string) {
 func TestEraseLeavesNoBytes(t *testing.T) {
 	data, mem := t.TempDir(), buffertest.NewMemory()
 	e, err := forebay.Open(data, forebay.Options{Target: mem, Staging: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	mustDefine(t, e, events(keeping))
 	const person = "canary-7f3a"
@@ -56,9 +52,7 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 			id = ""
 		}
 		body := fmt.Sprintf(`{%s"user":{"name":"%s"},"x":"%x"}`, id, user, rng.Uint64())
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	if len(filesWith(t, data, person)) == 0 {
 		t.Fatal("no file has the person before the erasure: the test finds nothing")

@@ -36,9 +36,7 @@ var erasedMatch = forebay.Match{Path: "user", Value: "ada@example.com"}
 func openErased(t *testing.T, archive, data string) *forebay.Engine {
 	t.Helper()
 	e, err := forebay.Open(data, forebay.Options{Archive: dir.Archive(archive, dir.ArchiveOptions{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mustDefine(t, e, events(keeping, archived, func(s *forebay.Source) {
 		s.Sinks = s.Sinks[:1]
 		s.Sinks[0].Table.Columns = mapping.Columns{mapping.Path("id", "id"), mapping.Path("user", "user")}
@@ -49,9 +47,7 @@ func openErased(t *testing.T, archive, data string) *forebay.Engine {
 // eraseUntilKilled says when it begins and when it is done.
 func eraseUntilKilled(t *testing.T, place string) {
 	var p struct{ Archive, Data string }
-	if err := json.Unmarshal([]byte(place), &p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(place), &p))
 	e := openErased(t, p.Archive, p.Data)
 	fmt.Println("begin")
 	_, err := e.Erase(context.Background(), erasedMatch)
@@ -84,18 +80,14 @@ func TestKillsDuringErase(t *testing.T) {
 				t.Fatalf("got %+v, want %d erased", r, whole)
 			}
 			took = time.Since(begin)
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 		}
 		for kill := range killsOfErase {
 			p := proctest.Start(t, t.Name(), proctest.JSON(map[string]string{"archive": archive, "data": data}))
 			p.Lines(1, time.Duration(rng.Int64N(int64(took))), func(string) {})
 			e := openErased(t, archive, data)
 			left := wantErased(t, e, archive)
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 			if left > 0 && left < total {
 				within++
 			}
@@ -109,9 +101,7 @@ func TestKillsDuringErase(t *testing.T) {
 		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
 			t.Fatalf("round %d: verify: %+v, %v", round, report, err)
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 	}
 	if within == 0 {
 		seedtest.Missed(t, "no kill was within an erasure: change the number of records")
@@ -147,9 +137,7 @@ func fillErased(t *testing.T, archive, data string) (total int) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(e.FlushAll(t.Context()), e.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(e.FlushAll(t.Context()), e.Close()))
 	return total
 }
 
@@ -173,9 +161,7 @@ func wantErased(t *testing.T, e *forebay.Engine, archive string) (left int) {
 	var held strings.Builder
 	for _, r := range rejectedOf(t, e, forebay.RejectedFilter{}) {
 		c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		held.Write(c.Record.Body)
 	}
 	count("the quarantine", held.String(), 10)
@@ -194,9 +180,7 @@ var (
 func openKeys(t *testing.T, data string) *forebay.Engine {
 	t.Helper()
 	e, err := forebay.Open(data, forebay.Options{MaxSources: erasedSources + 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eachTenant(func(i int) {
 		if err := e.Define(t.Context(), tenant(i)); err != nil {
 			t.Error(err)
@@ -226,9 +210,7 @@ func eachTenant(do func(i int)) {
 func onceOf(t *testing.T, e *forebay.Engine, key string) int {
 	t.Helper()
 	event, err := callkey.Event([]string{key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var replayed atomic.Int64
 	eachTenant(func(i int) {
 		for _, name := range []string{key, event} {
@@ -263,13 +245,9 @@ func eraseKeysUntilKilled(t *testing.T, place string) {
 		Data string
 		Keys int64
 	}
-	if err := json.Unmarshal([]byte(place), &p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(place), &p))
 	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := openKeys(t, p.Data)
 	go func() {
 		for {
@@ -305,9 +283,7 @@ func TestKillsDuringEraseOfKeys(t *testing.T) {
 		if known := onceOf(t, e, "ada") + onceOf(t, e, "bob"); known != 0 {
 			t.Fatalf("%d calls are known before the first, want 0", known)
 		}
-		if err := errors.Join(e.FlushAll(t.Context()), e.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(e.FlushAll(t.Context()), e.Close()))
 		left := total
 		for kill := 0; kill < killsOfErase && left > 0; kill++ {
 			keys := total + left - 1 - rng.IntN(left/4+1) // more are erased until it is killed
@@ -329,9 +305,7 @@ func TestKillsDuringEraseOfKeys(t *testing.T) {
 				within++
 			}
 			t.Logf("round %d, kill %d: %d of %d receipts are left, erased: %t", round, kill, left, before, done)
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 		}
 		e = openKeys(t, data)
 		r := mustErase(t, e, erasedKey)
@@ -347,9 +321,7 @@ func TestKillsDuringEraseOfKeys(t *testing.T) {
 		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
 			t.Errorf("round %d: verify: %+v, %v", round, report, err)
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 	}
 	if within == 0 {
 		seedtest.Missed(t, "no kill was between the first receipt and the last: change the number of sources")

@@ -33,9 +33,7 @@ func waitingRows(t *testing.T, change ...func(*forebay.Options)) (*forebay.Engin
 	mustDefine(t, e, events())
 	for i := range 30 {
 		body := fmt.Sprintf(`{"id":%d,"user":{"name":"%s@example.com"}}`, i, []string{"ada", "bob", "eve"}[i%3])
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	return e, mem
 }
@@ -69,9 +67,7 @@ func TestEraseWaitingRows(t *testing.T) {
 					t.Errorf("got %+v, want 10 erased", p)
 				}
 			}
-			if err := e.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.FlushAll(t.Context()))
 			for _, table := range []string{"in.c-web.users", "in.c-web.raw"} {
 				rows := mem.Rows(table)
 				if text := fmt.Sprint(rows); len(rows) != 20 || strings.Contains(text, "ada@") || strings.Count(text, "bob@") != 10 {
@@ -110,9 +106,7 @@ func TestEraseWhileTheTargetIsAway(t *testing.T) {
 		e := open()
 		mustDefine(t, e, events())
 		for i := range 6 {
-			if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, []string{"Ada L.", "Bob"}[i%2]))); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", mapping.JSON(fmt.Appendf(nil, `{"id":%d,"user":{"name":"%s"}}`, i, []string{"Ada L.", "Bob"}[i%2])))
 		}
 		begin := time.Now()
 		for range 2 {
@@ -125,15 +119,11 @@ func TestEraseWhileTheTargetIsAway(t *testing.T) {
 		if took := time.Since(begin); took > 3*time.Minute {
 			t.Errorf("it took %s", took)
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 		e = open()
 		mustDefine(t, e, events())
 		away.Store(false)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		for _, table := range []string{"in.c-web.users", "in.c-web.raw"} {
 			if rows := mem.Rows(table); len(rows) != 3 || strings.Contains(fmt.Sprint(rows), "Ada") {
 				t.Errorf("%s has %q", table, rows)
@@ -172,17 +162,13 @@ func TestEraseBesideRefusedRows(t *testing.T) {
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks = s.Sinks[:1] }))
 	for i := range 30 {
 		body := fmt.Sprintf(`{"id":%d,"user":{"name":"%s@example.com"}}`, i, []string{"ada", "bob", "eve"}[i%3])
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	r := mustErase(t, e, forebay.Match{Path: "user.name", Value: "ada@example.com"})
 	if r.Erased() != 10 || r.Left() != 0 {
 		t.Errorf("got %+v, want r.Erased() == 10 and r.Left() == 0", r)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 10 || strings.Contains(fmt.Sprint(rows), "ada") {
 		t.Errorf("the table has %q", rows)
 	}
@@ -202,9 +188,7 @@ func TestEraseRowsOfWholeFiles(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Sinks[0].Quarantine.HoldFiles = true }))
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if rows := mem.Rows("in.c-web.users"); r.Erased() != 2 || len(rows) != 1 || rows[0][1] != "bob@example.com" {
@@ -228,15 +212,11 @@ func TestEraseIsCancelled(t *testing.T) {
 	}
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = mem, mem })
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks = s.Sinks[:1] }))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	if _, err := e.Erase(ctx, forebay.Match{Text: "ada@example.com"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the erasure: %v", err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	wantBalance(t, e)
 }
 
@@ -244,9 +224,7 @@ func TestEraseIsCancelled(t *testing.T) {
 func TestEraseReportsAnEndedContext(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r, err := e.Erase(ctx, forebay.Match{Text: "ada@example.com"}); !errors.Is(err, context.Canceled) {
@@ -260,9 +238,7 @@ func TestEraseWithAPlainTarget(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = struct{ driver.Target }{mem}, mem })
 	mustDefine(t, e, events())
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedWaiting, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 || p.Note != "" {
@@ -283,9 +259,7 @@ func TestEraseRawRecordsThatWait(t *testing.T) {
 	e, _ := openArchive(t, archive)
 	mustDefine(t, e, events(archived, keeping))
 	for _, body := range []string{adaGood, bobGood} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	dry := mustErase(t, e, forebay.Match{Text: "ada@example.com", DryRun: true})
 	if p := placeOf(dry, forebay.ErasedWaiting, "web/.archive"); p.Found != 1 || p.Searched != 2 {
@@ -295,9 +269,7 @@ func TestEraseRawRecordsThatWait(t *testing.T) {
 	if p := placeOf(r, forebay.ErasedArchive, "web"); p.Erased != 1 {
 		t.Errorf("got %+v, want p.Erased == 1", r.Places)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if text := objectText(t, archive, "web"); strings.Contains(text, "ada@") || strings.Count(text, "bob@") != 1 {
 		t.Errorf("the archive has\n%s", text)
 	}
@@ -320,21 +292,12 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 	if err := first.FlushAll(t.Context()); err == nil {
 		t.Fatal("the table takes the file")
 	}
-	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
-	for err != nil && t.Context().Err() == nil { // until all is in staging
-		runtime.Gosched()
-		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
-	}
-	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
-		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
-	}
+	moveFiles(t, first, second)
 	ada := forebay.Match{Text: "ada@example"}
 	if r, err := second.Erase(t.Context(), ada); !errors.Is(err, buffer.ErrFileMoves) {
 		t.Errorf("Erase while files arrive: %+v, %v, want ErrFileMoves", r, err)
 	}
-	if err := errors.Join(second.Buffer().Moves().EndArrival(t.Context(), "1st", true), first.Buffer().Moves().EndDeparture(t.Context(), true)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(second.Buffer().Moves().EndArrival(t.Context(), "1st", true), first.Buffer().Moves().EndDeparture(t.Context(), true)))
 	var whole []string
 	for _, s := range second.Stats().Sinks {
 		for _, f := range s.Files {
@@ -343,9 +306,7 @@ func TestEraseWhileAFileArrives(t *testing.T) {
 	}
 	takes.Store(&whole)
 	mustErase(t, second, ada)
-	if err := second.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.FlushAll(t.Context()))
 	if rows := staging.Rows("in.c-web.users"); len(rows) != 20 || strings.Contains(fmt.Sprint(rows), "ada@") {
 		t.Errorf("the table has %q", rows)
 	}
@@ -377,16 +338,12 @@ func TestQuarantineReplayDuringErase(t *testing.T) {
 		t.Fatalf("%d records are rejected, want 1", n)
 	}
 	mustDefine(t, e, events(keeping, lenient, oneSink)) // which imports the rows with the columns before
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 	r := mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 	if p := placeOf(r, forebay.ErasedQuarantine, "web/users"); p.Found != 1 || p.Erased != 1 || p.Left != 0 {
 		t.Errorf("the quarantine: %+v, want 1 erased", p)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if rows := mem.Rows("in.c-web.users"); len(rows) != 0 || r.Left() != 0 {
 		t.Errorf("the table has %q, and %d are left", rows, r.Left())
 	}
@@ -409,9 +366,7 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		}
 		e, _ := openMemory(t, func(o *forebay.Options) { o.Target, o.Staging = mem, dir.Staging(staging) })
 		mustDefine(t, e, events(oneSink))
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(adaGood))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(adaGood)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_ = e.FlushAll(ctx)
 		cancel()
@@ -419,18 +374,14 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		if err != nil || len(objects) != 1 {
 			t.Fatalf("staging has %q, %v", objects, err)
 		}
-		if err := os.WriteFile(objects[0], []byte("no rows"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(objects[0], []byte("no rows"), 0o600))
 		slice := strings.TrimSuffix(filepath.Base(objects[0]), ".slice")
 		r, err := e.Erase(t.Context(), forebay.Match{Text: "ada@example.com"})
 		if err == nil || !strings.Contains(err.Error(), slice) {
 			t.Errorf("Erase = %+v, %v, want an error that names %s", r, err, slice)
 		}
 		down.Store(false)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		r = mustErase(t, e, forebay.Match{Text: "ada@example.com"})
 		if !slices.ContainsFunc(r.Places, func(p forebay.ErasedPlace) bool {
 			return p.Place == forebay.ErasedDamage && strings.Contains(p.Note, slice)
@@ -439,4 +390,17 @@ func TestEraseReportsDamagedObjects(t *testing.T) {
 		}
 		wantBalance(t, e)
 	})
+}
+
+// moveFiles lets the files of an engine arrive at another engine, under the name "1st".
+func moveFiles(t *testing.T, first, second *forebay.Engine) {
+	t.Helper()
+	files, err := first.Buffer().Moves().BeginDeparture(t.Context())
+	for err != nil && t.Context().Err() == nil { // until all is in staging
+		runtime.Gosched()
+		files, err = first.Buffer().Moves().BeginDeparture(t.Context())
+	}
+	if n, err := second.Buffer().Moves().ReceiveFiles(t.Context(), first.Buffer(), buffer.Mover{Instance: "1st"}); err != nil || n != files || n == 0 {
+		t.Fatalf("ReceiveFiles = %d, %v, want %d", n, err, files)
+	}
 }

@@ -54,9 +54,7 @@ func TestDefineUnderALease(t *testing.T) {
 		e, err := forebay.Open("data", forebay.Options{
 			Staging: target.Memory, Target: target, Leases: target.leases.Process("a"), Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem()),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer e.Close()
 		source := func(id string, extend bool) forebay.Source {
 			return forebay.Source{ID: id, Sinks: []forebay.Sink{{
@@ -81,9 +79,7 @@ func TestDefineUnderALease(t *testing.T) {
 			t.Errorf("got %d calls, want 3", n)
 		}
 		_, release, err := target.leases.Process("b").Take(t.Context(), "all")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer release()
 		begun := time.Now()
 		mustDefine(t, e, source("w", false))

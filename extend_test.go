@@ -38,9 +38,7 @@ func grownRows(t *testing.T, tables *dir.TableDir) string {
 	t.Helper()
 	var rows []string
 	for row, err := range tables.Cells(grownTable) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var cells []string
 		for _, cell := range row {
 			if cell == nil {
@@ -57,9 +55,7 @@ func grownRows(t *testing.T, tables *dir.TableDir) string {
 
 func ingestJSON(t *testing.T, e *forebay.Engine, body string) {
 	t.Helper()
-	if _, err := e.Ingest(t.Context(), "shop", mapping.JSON([]byte(body))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "shop", mapping.JSON([]byte(body)))
 }
 
 // Two engines with different versions of a definition feed one table. One of them goes back to the earlier version.
@@ -69,17 +65,13 @@ func TestTwoVersionsFeedOneTable(t *testing.T) {
 	id, sum, note := typedPath("id", datatype.Int64), typedPath("sum", datatype.Decimal(10, 2)), typedPath("note", datatype.String)
 	open := func(name string) *forebay.Engine {
 		e, err := forebay.Open(filepath.Join(root, name), forebay.Options{Target: tables})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = e.Close() })
 		return e
 	}
 	define := func(e *forebay.Engine, columns ...mapping.Column) {
 		t.Helper()
-		if err := e.Define(t.Context(), grows(columns...)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), grows(columns...)))
 	}
 	old, young := open("old"), open("young")
 	define(old, id, note)
@@ -90,9 +82,7 @@ func TestTwoVersionsFeedOneTable(t *testing.T) {
 	define(young, note, id) // a rollback, in another order
 	ingestJSON(t, young, `{"id":4,"sum":7}`)
 	for _, e := range []*forebay.Engine{old, young} {
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 	}
 	want := `"1" NULL NULL
 "2" "" "1.50"
@@ -108,9 +98,7 @@ func TestWaitingRowsReachATableThatBeginsToGrow(t *testing.T) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))
 	e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	id, note := typedPath("id", datatype.Int64), typedPath("note", datatype.String)
 	fixed := grows(id, note)
@@ -123,14 +111,10 @@ func TestWaitingRowsReachATableThatBeginsToGrow(t *testing.T) {
 		{grows(id, typedPath("sum", datatype.Int64)), `{"id":2,"sum":3,"note":"unused"}`},
 		{grows(note, id), `{"id":3,"note":"last"}`},
 	} {
-		if err := e.Define(t.Context(), step.def); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), step.def))
 		ingestJSON(t, e, step.body)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if got, want := grownRows(t, tables), `"1" "" NULL
 "2" NULL "3"
 "3" "last" NULL`; got != want {
@@ -146,13 +130,9 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 	wrong := grows(id, typedPath("sum", datatype.Float64))
 	for restart := range 3 {
 		e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if restart == 0 {
-			if err := e.Define(t.Context(), grows(id, sum)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Define(t.Context(), grows(id, sum)))
 		}
 		if err := e.Define(t.Context(), wrong); err != nil {
 			t.Fatalf("restart %d: a change that the table cannot follow ends the program: %v", restart, err)
@@ -162,9 +142,7 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 			t.Errorf("restart %d: the statistics say %q", restart, st.Refused)
 		}
 		compiled, err := e.Compile(wrong)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		problems, err := compiled.Apply(t.Context(), forebay.ApplyOptions{})
 		var change *buffer.ChangeError
 		if err != nil || len(problems) != 1 || !problems[0].Kept || !errors.As(problems[0].Err, &change) || change.Kept.Type != datatype.Int64 {
@@ -174,17 +152,13 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 		if _, err := compiled.Apply(t.Context(), strict); !errors.As(err, &change) {
 			t.Errorf("restart %d: a strict change gives %v", restart, err)
 		}
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		if restart == 2 {
 			if err := e.Define(t.Context(), grows(id, sum, typedPath("more", datatype.Bool))); err != nil || e.Stats().Sinks[0].Refused != "" {
 				t.Errorf("a good change: %v, %q", err, e.Stats().Sinks[0].Refused)
 			}
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 	}
 	if got, want := grownRows(t, tables), `"0" "10" NULL
 "1" "10" NULL
@@ -198,42 +172,28 @@ func TestRefusedChangeKeepsTheLastColumns(t *testing.T) {
 func TestDroppedTableComesBack(t *testing.T) {
 	tables := dir.Tables(t.TempDir())
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	id, note, sum := typedPath("id", datatype.Int64), typedPath("note", datatype.String), typedPath("sum", datatype.Int64)
 	flush := func(def forebay.Source, body, want string) {
 		t.Helper()
-		if err := e.Define(t.Context(), def); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), def))
 		ingestJSON(t, e, body)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		if got := grownRows(t, tables); got != want {
 			t.Errorf("the table has\n%s\nwant\n%s", got, want)
 		}
 	}
 	flush(grows(id, note, sum), `{"id":1,"note":"x","sum":5}`, `"1" "x" "5"`)
 	flush(grows(id, sum), `{"id":2,"sum":6}`, `"1" "x" "5"`+"\n"+`"2" NULL "6"`)
-	if err := tables.Drop(t.Context(), grownTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Drop(t.Context(), grownTable))
 	flush(grows(id, sum), `{"id":3}`, `"3" NULL`)
-	if err := tables.Drop(t.Context(), grownTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Drop(t.Context(), grownTable))
 	if err := e.Define(t.Context(), grows(typedPath("id", datatype.String), sum)); err != nil || e.Stats().Sinks[0].Refused == "" {
 		t.Errorf("another type of a dropped table: %v, refused %q", err, e.Stats().Sinks[0].Refused)
 	}
-	if err := e.Remove(t.Context(), "shop"); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Forget(t.Context(), "shop", "orders"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Remove(t.Context(), "shop"))
+	must(t, e.Forget(t.Context(), "shop", "orders"))
 	flush(grows(typedPath("id", datatype.String), sum), `{"id":"four"}`, `"four" NULL`)
 	if refused := e.Stats().Sinks[0].Refused; refused != "" {
 		t.Errorf("refused: %s", refused)
@@ -250,13 +210,9 @@ func TestHeldRowsSayThatExtendHelps(t *testing.T) {
 	var engines []*forebay.Engine
 	for i, def := range []forebay.Source{fixed, grows(id, typedPath("sum", datatype.Int64))} {
 		e, err := forebay.Open(filepath.Join(root, fmt.Sprint(i)), forebay.Options{Target: tables})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer e.Close()
-		if err := e.Define(t.Context(), def); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), def))
 		engines = append(engines, e)
 	}
 	e := engines[0]
@@ -266,12 +222,8 @@ func TestHeldRowsSayThatExtendHelps(t *testing.T) {
 		t.Fatalf("flush: %v", err)
 	}
 	grown := grows(id, typedPath("note", datatype.String))
-	if err := e.Define(t.Context(), grown); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Define(t.Context(), grown))
+	must(t, e.FlushAll(t.Context()))
 	if got, want := grownRows(t, tables), `"1" "x" NULL`; got != want {
 		t.Errorf("the table has\n%s\nwant\n%s", got, want)
 	}
@@ -282,9 +234,7 @@ func TestRenamedColumn(t *testing.T) {
 	var log bytes.Buffer
 	tables := dir.Tables(t.TempDir())
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	id, sum, note := typedPath("id", datatype.Int64), typedPath("sum", datatype.Int64), typedPath("note", datatype.String)
 	total, other := sum, sum
@@ -301,17 +251,13 @@ func TestRenamedColumn(t *testing.T) {
 		{[]mapping.Column{id, note, other, sum, total}, ""}, // nothing is gone
 	} {
 		log.Reset()
-		if err := e.Define(t.Context(), grows(step.columns...)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), grows(step.columns...)))
 		ingestJSON(t, e, fmt.Sprintf(`{"id":%d,"sum":5}`, i))
 		if got := log.String(); strings.Contains(got, "renamed column added as a new one") != (step.logged != "") || !strings.Contains(got, step.logged) {
 			t.Errorf("definition %d logs %s, want %s", i, got, step.logged)
 		}
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if got, want := grownRows(t, tables), `"0" "5" NULL NULL NULL
 "1" NULL NULL "5" NULL
 "2" NULL NULL "5" NULL
@@ -326,17 +272,13 @@ func TestColumnWidenedByHand(t *testing.T) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))
 	e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	narrow := grows(typedPath("id", datatype.Int64), typedPath("sum", datatype.Decimal(4, 2)))
 	wide := grows(typedPath("id", datatype.Decimal(21, 0)), typedPath("sum", datatype.Decimal(6, 2)))
 	define := func(def forebay.Source, refused string) {
 		t.Helper()
-		if err := e.Define(t.Context(), def); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), def))
 		if got := e.Stats().Sinks[0].Refused; !strings.Contains(got, refused) || refused == "" && got != "" {
 			t.Errorf("refused: %q, want %q", got, refused)
 		}
@@ -344,22 +286,16 @@ func TestColumnWidenedByHand(t *testing.T) {
 	store := func(body string) {
 		t.Helper()
 		ingestJSON(t, e, body)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 	}
 	define(narrow, "")
 	store(`{"id":1,"sum":1.5}`)
 	define(wide, `the column "id" is decimal(21,0) in the mapping and int64 in the table`)
 	file := filepath.Join(tables.Path(grownTable), "table.json")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	altered := strings.NewReplacer(`"int64"`, `"decimal(21,0)"`, "decimal(4,2)", "decimal(6,2)").Replace(string(text))
-	if err := os.WriteFile(file, []byte(altered), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(altered), 0o600))
 	define(narrow, "")
 	store(`{"id":2,"sum":2.5}`)
 	define(wide, "")
@@ -377,9 +313,7 @@ func TestColumnWidenedByHand(t *testing.T) {
 func TestExtendNeedsATargetThatExtends(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Target: struct{ driver.Target }{mem}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	if err := e.Define(t.Context(), grows(typedPath("id", datatype.Int64), typedPath("n", datatype.Int64))); err == nil || !strings.Contains(err.Error(), "without Extend") {
 		t.Errorf("define: %v", err)
@@ -407,9 +341,7 @@ func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
 		tables := dir.TablesWith(t.TempDir(), tc.options)
 		for i, column := range []mapping.Column{note, tc.second} {
 			e, err := forebay.Open(t.TempDir(), forebay.Options{Target: tables})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			def := grows(id, column)
 			def.Sinks[0].Table.Extend = tc.extend
 			err = e.Define(t.Context(), def)
@@ -421,9 +353,7 @@ func TestRefusedColumnsSayWhetherExtendHelps(t *testing.T) {
 				tc.want == "" && strings.Contains(strings.ToLower(err.Error()), "extend") || !strings.Contains(err.Error(), tc.want)):
 				t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 			}
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 		}
 	}
 }

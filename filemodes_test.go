@@ -12,9 +12,7 @@ import (
 func TestFilesArePrivate(t *testing.T) {
 	folder := t.TempDir()
 	engine, err := forebay.Open(folder, forebay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer engine.Close()
 	if err := engine.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{
 		ID: "orders", Table: forebay.Table{ID: "shop.orders", Columns: mapping.Columns{mapping.Path("id", "id")}},
@@ -22,17 +20,11 @@ func TestFilesArePrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := engine.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"id":"a"}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, engine, "shop", mapping.JSON([]byte(`{"id":"a"}`)))
 		modetest.Private(t, folder)
-		if err := engine.Flush(t.Context(), "shop"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, engine.Flush(t.Context(), "shop"))
 		modetest.Private(t, folder)
 	}
-	if err := engine.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, engine.Close())
 	modetest.Private(t, folder)
 }

@@ -44,9 +44,7 @@ func TestForgetBesideDefine(t *testing.T) {
 				}))
 				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk) })
 				mustDefine(t, e, logsAlone)
-				if err := e.Remove(t.Context(), "app"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, e.Remove(t.Context(), "app"))
 				slow.Store(true)
 				first, second := make(chan error, 1), make(chan error, 1)
 				go func() { first <- tt.first(t, e) }()

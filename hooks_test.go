@@ -64,9 +64,7 @@ func TestHooks(t *testing.T) {
 	mustDefine(t, e, events(func(s *forebay.Source) { s.Settings.Compression = forebay.CompressionNone }))
 	mem.Alter("in.c-web.raw", datatype.UntypedColumns("other")...) // its rows wait
 	record := mapping.JSON([]byte(`{"id":"a","user":{"name":"Ada"}}`))
-	if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", record)
 	if err := e.Flush(t.Context(), "web", "users"); err != nil { // it waits for the second import
 		t.Fatal(err)
 	}

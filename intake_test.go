@@ -45,18 +45,14 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 	for name, bring := range map[string]func(t *testing.T, in forebay.Intake){
 		"Ingest": func(t *testing.T, in forebay.Intake) {
 			for i := range n {
-				if _, err := in.Ingest(t.Context(), "web", padded(i)); err != nil {
-					t.Fatal(err)
-				}
+				mustIngest(t, in, "web", padded(i))
 			}
 		},
 		"Submit": func(t *testing.T, in forebay.Intake) {
 			var list []forebay.Pending
 			for i := range n {
 				p, err := in.Submit(t.Context(), "web", padded(i))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				list = append(list, p)
 			}
 			for _, p := range list {
@@ -98,9 +94,7 @@ func TestIntakeWaitsForRoom(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, mem := tight(t)
 				bring(t, e.WaitForRoom())
-				if err := e.Flush(t.Context(), "web"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, e.Flush(t.Context(), "web"))
 				rows := mem.Rows("in.c-web.users")
 				if len(rows) != n || len(mem.Rows("in.c-web.raw")) != n {
 					t.Fatalf("got %d and %d rows, want %d", len(rows), len(mem.Rows("in.c-web.raw")), n)
@@ -136,9 +130,7 @@ func TestIntakeEndsWithItsContext(t *testing.T) {
 			break
 		}
 		mem.Alter("in.c-web.raw", datatype.UntypedColumns("uuid", "at", "body")...)
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != n || raw != n {
 			t.Errorf("got %d and %d rows, want %d", users, raw, n)
 		}
@@ -191,9 +183,7 @@ func TestDroppedRecordsAreNamed(t *testing.T) {
 			t.Errorf("IngestBatch: %+v, %v", list, err)
 		}
 		p, err := e.Submit(t.Context(), id, padded(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if res, err := p.Wait(t.Context()); err != nil || !res.Dropped {
 			t.Errorf("Submit: %+v, %v", res, err)
 		}

@@ -57,17 +57,13 @@ func TestManySources(t *testing.T) {
 	open := func() *forebay.Engine {
 		t.Helper()
 		e, err := forebay.Open(data, forebay.Options{MaxSources: sources, Staging: staging, Target: dir.Tables(filepath.Join(data, "tables"))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return e
 	}
 	define := func(e *forebay.Engine) {
 		t.Helper()
 		for i := range sources {
-			if err := e.Define(t.Context(), tenant(i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Define(t.Context(), tenant(i)))
 		}
 	}
 	heap := func() int {
@@ -118,9 +114,7 @@ func TestManySources(t *testing.T) {
 	atOnce(1, func(i int) error {
 		return e.Buffer().Sink(fmt.Sprintf("tenant-%d/events", i)).CloseFile(t.Context(), trigger.Requested)
 	})
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	for _, when := range []string{"while staging is away", "while the row of each source is uploaded"} {
 		begin, cpu := time.Now(), cputime.Process()
 		e = open()
@@ -137,9 +131,7 @@ func TestManySources(t *testing.T) {
 			}
 			close(staging.back)
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 	}
 }
 
@@ -152,9 +144,7 @@ func TestDefineAmongManySources(t *testing.T) {
 	for k, n := range counts {
 		mem := buffertest.NewMemory()
 		e, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, MaxSources: n + 1, Buffer: localdisk.On(buffer.Tuning{}, vfs.NewMem())})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := e.Close(); err != nil {
 				t.Error(err)
@@ -172,9 +162,7 @@ func TestDefineAmongManySources(t *testing.T) {
 			begin := time.Now()
 			mustDefine(t, e, next)
 			took[k] = append(took[k], time.Since(begin))
-			if err := e.Remove(t.Context(), next.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Remove(t.Context(), next.ID))
 		}
 	}
 	for k := range took {

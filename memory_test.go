@@ -142,9 +142,7 @@ func TestMemoryOfManyCallers(t *testing.T) {
 					MaxPendingBytes: bound, MemTableBytes: 1 << 20, MaxDiskBytes: 512 << 20, MaxSinkBytes: 512 << 20, AdmissionWait: 50 * time.Millisecond,
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer e.Close()
 			src := forebay.Source{ID: "web"}
 			for k := range c.sinks {

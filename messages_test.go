@@ -22,9 +22,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 	type engine = *forebay.Engine
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
-	if err := os.WriteFile(file, []byte("no folder"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("no folder"), 0o600))
 	e, _ := openMemory(t, func(o *forebay.Options) { o.MaxRowBytes, o.MaxSources = 200, 2 })
 	mustDefine(t, e, events())
 	mustDefine(t, e, forebay.Source{ID: "off", Disabled: true})
@@ -32,9 +30,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 	if err == nil {
 		err = closed.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tables := filepath.Join(folder, "tables")
 	disk := openFolder(t, filepath.Join(folder, "data"), forebay.Options{Target: dir.Tables(tables)})
 	shop := grows(typedPath("id", datatype.Int64), mapping.Body("body"))
@@ -46,9 +42,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		_, err := e.IngestOnce(t.Context(), "web", forebay.Once{Key: key, Content: []byte(content)}, []*mapping.Record{mapping.JSON([]byte(`{"id":1,"user":{"name":"x"}}`))})
 		return err
 	}
-	if err := once("k1", "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, once("k1", "a"))
 	open := func(dir string, o forebay.Options) error {
 		e, err := forebay.Open(dir, o)
 		if err == nil {
@@ -169,9 +163,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 func openFolder(t *testing.T, folder string, o forebay.Options) *forebay.Engine {
 	t.Helper()
 	e, err := forebay.Open(folder, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Errorf("close: %v", err)

@@ -71,9 +71,7 @@ func TestOneCallIsStoredOnce(t *testing.T) {
 	if _, err := e.IngestOnce(t.Context(), "web", forebay.Once{}, nil); err == nil {
 		t.Error("a call without a key is taken")
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	uniqueRows(t, mem, "in.c-web.a", 3)
 	uniqueRows(t, mem, "in.c-web.b", 2)
 }
@@ -89,18 +87,14 @@ func TestRepeatedCallAddsWhatIsMissing(t *testing.T) {
 	for i, src := range []forebay.Source{without, def, def} {
 		mustDefine(t, e, src)
 		res, err := e.IngestOnce(t.Context(), "web", forebay.Once{Key: "k"}, recs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, s := range res[1].Sinks {
 			if want := i > 0 && s.Sink == "a" || i > 1; s.Replayed != want {
 				t.Errorf("call %d: sink %s is replayed: %t", i, s.Sink, s.Replayed)
 			}
 		}
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	uniqueRows(t, mem, "in.c-web.a", 2)
 	uniqueRows(t, mem, "in.c-web.b", 2)
 }
@@ -180,17 +174,13 @@ func TestLargeCallsSurviveAPowerCut(t *testing.T) {
 		wg.Wait()
 		disk := <-clone
 		timer.Stop()
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 		e, mem := open(disk)
 		for call := range calls {
 			store(e, call)
 			store(e, call)
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 		uniqueRows(t, mem, "in.c-web.a", calls*records)
 		uniqueRows(t, mem, "in.c-web.b", matched)
 		if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
@@ -217,8 +207,6 @@ func TestRepeatedBatchNeedsNoRoom(t *testing.T) {
 	if res, err := store(0); err != nil || res.Replayed != 1 {
 		t.Errorf("got %+v, %v, want no error and res.Replayed == 1", res, err)
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	uniqueRows(t, mem, "in.c-web.a", n)
 }

@@ -50,9 +50,7 @@ func TestCallKnownElsewhere(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("the other engine was asked %d times, want 3", asked)
 	}
-	if err := second.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.Flush(t.Context(), "web"))
 	uniqueRows(t, mem, "in.c-web.a", 1)
 
 	if _, err := first.IngestOnce(t.Context(), "web", forebay.Once{Key: "turn", Content: []byte("content")}, recs()[:1]); err != nil {
@@ -68,9 +66,7 @@ func TestCallKnownElsewhere(t *testing.T) {
 		if err == nil {
 			err = second.Flush(t.Context(), "web")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		uniqueRows(t, mem, "in.c-web.a", want)
 	}
 	if asked != 3 {

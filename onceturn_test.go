@@ -26,9 +26,7 @@ func exchange(t *testing.T, e *forebay.Engine, key string, arrived bool) bool {
 	res, err := e.IngestAtomic(t.Context(), "web", forebay.Batch{
 		Once: forebay.Once{Key: key, Turn: &turn}, Records: slices.Values([]*mapping.Record{number(`{"n":1,"m":1}`)}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	turn.End(arrived)
 	return res.Replayed == 1
 }
@@ -38,9 +36,7 @@ func TestKeyOfATurn(t *testing.T) {
 	folder, mem := t.TempDir(), buffertest.NewMemory()
 	open := func() *forebay.Engine {
 		e, err := forebay.Open(filepath.Join(folder, "data"), forebay.Options{Staging: mem, Target: mem})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		mustDefine(t, e, numbered())
 		return e
 	}
@@ -58,9 +54,7 @@ func TestKeyOfATurn(t *testing.T) {
 		{arrived: true},
 	} {
 		if step.restart {
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 			e = open()
 		}
 		repeated := exchange(t, e, "k", step.arrived)
@@ -70,26 +64,15 @@ func TestKeyOfATurn(t *testing.T) {
 		if !repeated {
 			rows++
 		}
-		if known := len(must(e.Receipts(t.Context(), "web", "k"))); (known == 0) != step.arrived {
-			t.Errorf("step %d %+v: %d receipts are left", i, step, known)
+		if list, err := e.Receipts(t.Context(), "web", "k"); err != nil || (len(list) == 0) != step.arrived {
+			t.Errorf("step %d %+v: %d receipts are left, %v", i, step, len(list), err)
 		}
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if n := len(mem.Rows("in.c-web.a")); n != rows {
 		t.Errorf("got %d rows, want %d", n, rows)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
+	must(t, e.Close())
 }
 
 // A power cut leaves the keys of calls whose responses had not arrived, or had arrived within the last second or since the last commit.
@@ -108,9 +91,7 @@ func TestKeyOfATurnAfterAPowerCut(t *testing.T) {
 			disk, mem := disktest.New(t), buffertest.NewMemory()
 			open := func(fs vfs.FS) *forebay.Engine {
 				e, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, fs)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				mustDefine(t, e, numbered())
 				return e
 			}
@@ -119,9 +100,7 @@ func TestKeyOfATurnAfterAPowerCut(t *testing.T) {
 			time.Sleep(tt.after)
 			exchange(t, e, "another", true)
 			cut := disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 0, RNG: rand.New(rand.NewPCG(1, 1))})
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 			e = open(cut)
 			if repeated := exchange(t, e, "k", true); repeated != tt.repeated {
 				t.Errorf("%s: after the power cut the call is repeated: %t, want %t", tt.name, repeated, tt.repeated)
@@ -129,9 +108,7 @@ func TestKeyOfATurnAfterAPowerCut(t *testing.T) {
 			if exchange(t, e, "k", true) {
 				t.Errorf("%s: the call is repeated after its answer has arrived", tt.name)
 			}
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 		})
 	}
 }

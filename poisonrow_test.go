@@ -37,13 +37,9 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	}
 	mustDefine(t, e, events(keeping, column(datatype.Int64)))
 	for i, n := range []int{1, 5000, 2, 6000, 7000} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(fmt.Appendf(nil, `{"id":"%d <\"é\">","n":%d,"doc":{"a":[1]},"raw":"a,\"b\"\r\n"}`, i, n))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON(fmt.Appendf(nil, `{"id":"%d <\"é\">","n":%d,"doc":{"a":[1]},"raw":"a,\"b\"\r\n"}`, i, n)))
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	q := e.Sink("web", "users").Quarantine()
 	all := rejectedOf(t, e, forebay.RejectedFilter{Reason: "22003", Column: "n", Text: "RANGE"})
 	if len(all) != 3 || all[0].Poison == nil || all[0].Poison.Row != 1 || all[2].Poison.Row != 4 || all[0].Message != "out of range" {
@@ -72,9 +68,7 @@ func TestRefusedRowIsEditedAndReplayed(t *testing.T) {
 	if c, err := q.Get(t.Context(), all[0].ID); err != nil || c.Edited || strings.Contains(string(c.Record.Body), `"50"`) {
 		t.Errorf("after the test of a body: %+v, %v", c, err)
 	}
-	if err := q.Edit(t.Context(), all[0].ID, 0, []byte(`{"n":"50","doc":null}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Edit(t.Context(), all[0].ID, 0, []byte(`{"n":"50","doc":null}`)))
 	c, err = q.Get(t.Context(), all[0].ID)
 	if err != nil || !strings.Contains(string(c.Record.Body), `"n":"50"`) || !strings.Contains(string(c.Came), "5000") || !c.Edited || c.Reason != "22003" {
 		t.Errorf("after the edit %s, came as %s, %+v, %v", c.Record.Body, c.Came, c.RejectedRecord, err)
@@ -135,20 +129,14 @@ func TestRefusedRowMeetsANameInAnotherCase(t *testing.T) {
 		}
 	}
 	mustDefine(t, e, events(keeping, named("total")))
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"id":"1","n":7}`))); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(`{"id":"1","n":7}`)))
+	must(t, e.Flush(t.Context(), "web"))
 	accepts.Store(true)
 	mustDefine(t, e, events(keeping, named("Total")))
 	if res, err := e.Sink("web", "users").Quarantine().ReplayAll(t.Context(), forebay.RejectedFilter{}); err != nil || res.Replayed != 1 {
 		t.Fatalf("got %+v, %v, want no error and res.Replayed == 1", res, err)
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if got := mem.Rows("in.c-web.Total"); len(got) != 1 || got[0][1] != "7" {
 		t.Errorf("the table has %q, want the value 7", got)
 	}

@@ -39,9 +39,7 @@ func lenient(s *forebay.Source) {
 func rejectedOf(t *testing.T, e *forebay.Engine, f forebay.RejectedFilter) (all []forebay.RejectedRecord) {
 	t.Helper()
 	for r, err := range e.Sink("web", "users").Quarantine().List(t.Context(), f) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, r)
 	}
 	return all
@@ -72,9 +70,7 @@ func TestQuarantinedRecord(t *testing.T) {
 			t.Errorf("the quarantine has %+v", all)
 		}
 		c, err := e.Sink("web", "users").Quarantine().Get(t.Context(), all[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rec := c.Record
 		if string(rec.Body) != bad || string(c.Came) != bad || rec.Host != "h" || rec.ClientIP != netip.MustParseAddr("192.0.2.1") ||
 			!rec.Received.Equal(arrived) || rec.Header.Get("Content-Type") != "application/json" || !slices.Equal(rec.Header["X-Shop"], []string{"7", "8"}) ||
@@ -84,9 +80,7 @@ func TestQuarantinedRecord(t *testing.T) {
 		if want := []string{"Authorization", "COOKIE", "X-Api-Key", "X-Hub-Signature-256"}; !slices.Equal(c.Removed, want) {
 			t.Errorf("the headers %q were removed, want %q", c.Removed, want)
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 		if len(mem.Rows("in.c-web.users")) != 0 || len(mem.Rows("in.c-web.raw")) != 1 {
 			t.Errorf("the tables have %v and %v", mem.Rows("in.c-web.users"), mem.Rows("in.c-web.raw"))
 		}
@@ -102,20 +96,14 @@ func TestQuarantineStoresNoSecrets(t *testing.T) {
 	_, err := e.Ingest(t.Context(), "web", &mapping.Record{Body: []byte(`{"visible":1}`), Format: mapping.FormatJSON, Header: http.Header{
 		"authorization": {"canary"}, "Cookie": {"canary"}, "X-ACCESS-TOKEN": {"canary"}, "X-Seen": {"visible"},
 	}, Request: mapping.RequestLine{Query: "Api_KEY=canary&seen=visible"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []string
 	for _, dir := range []string{"data", "data/local"} {
 		names, err := disk.List(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			file, err := disk.Open(dir + "/" + name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			data, err := io.ReadAll(file) // which takes the lock of the file: the engine runs
 			if err := file.Close(); err != nil {
 				t.Error(err)
@@ -166,9 +154,7 @@ func TestReplay(t *testing.T) {
 	if err := q.Edit(t.Context(), all[1].ID, 0, []byte(good)); !errors.Is(err, buffer.ErrRejectedChanged) {
 		t.Errorf("an edit of an earlier revision: %v", err)
 	}
-	if err := q.Edit(t.Context(), all[1].ID, 1, []byte(`{"id":11,"user":{"name":"edited"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Edit(t.Context(), all[1].ID, 1, []byte(`{"id":11,"user":{"name":"edited"}}`)))
 	c, err := q.Get(t.Context(), all[1].ID)
 	if err != nil || string(c.Came) != string(recs[1].Body) || !strings.Contains(string(c.Record.Body), "edited") || !c.Edited || c.Failed != 1 {
 		t.Errorf("after the edit: %+v, %v", c, err)
@@ -210,9 +196,7 @@ func TestReplay(t *testing.T) {
 	if n, err := q.DiscardAll(t.Context(), forebay.RejectedFilter{Until: time.Now().Add(time.Hour)}); n != 1 || err != nil {
 		t.Errorf("discard all: %d, %v", n, err)
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	var rows []string
 	for _, row := range mem.Rows("in.c-web.users") {
 		rows = append(rows, strings.Join(row, " "))
@@ -247,9 +231,7 @@ func TestQuarantineOnce(t *testing.T) {
 	for i := range 3 {
 		recs := []*mapping.Record{mapping.JSON([]byte(good)), mapping.JSON([]byte(bad)), mapping.JSON([]byte(good))}
 		results, err := e.IngestOnce(t.Context(), "web", once, recs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for r, want := range []forebay.Status{forebay.Stored, forebay.Quarantined, forebay.Stored} {
 			if s := results[r].Sinks[0]; s.Status != want || s.Replayed != (i > 0) {
 				t.Errorf("call %d, record %d: %+v", i, r, s)
@@ -296,18 +278,12 @@ func TestQuarantineIsDurableWithSyncUnsafe(t *testing.T) {
 				disk := vfs.NewCrashableMem()
 				e, _ := openMemory(t, func(o *forebay.Options) { o.Buffer = localdisk.On(o.Buffer, disk); o.Buffer.SyncInterval = time.Hour })
 				mustDefine(t, e, events(keeping, func(s *forebay.Source) { s.Settings.Sync = forebay.SyncUnsafe }))
-				if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(good))); err != nil {
-					t.Fatal(err)
-				}
-				if err := call(t, e); err != nil {
-					t.Fatal(err)
-				}
+				mustIngest(t, e, "web", mapping.JSON([]byte(good)))
+				must(t, call(t, e))
 				mem := buffertest.NewMemory()
 				tuning := localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk.CrashClone(vfs.CrashCloneCfg{}))
 				after, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: tuning})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer after.Close()
 				if n := len(rejectedOf(t, after, forebay.RejectedFilter{})); n != 1 {
 					t.Errorf("after the power cut the quarantine has %d records, want 1", n)
@@ -399,9 +375,7 @@ func TestQuarantineOfDocuments(t *testing.T) {
 	type user struct {
 		Name string `json:"name"`
 	}
-	if _, err := e.Ingest(t.Context(), "web", mapping.From(map[string]user{"user": {"Eve"}})); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.From(map[string]user{"user": {"Eve"}}))
 	all := rejectedOf(t, e, forebay.RejectedFilter{})
 	if len(all) != 1 {
 		t.Fatalf("got %+v, want len(all) == 1", all)
@@ -433,15 +407,11 @@ func TestQuarantineKeepsVersions(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		mustDefine(t, e, events(keeping, version(n)))
 		for _, body := range []string{bad, `{"id":"refused","user":{"name":"b"}}`, good} {
-			if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 		}
 	}
 	mustDefine(t, e, events(keeping, version(4)))
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	want := func(counts map[int]int) {
 		t.Helper()
 		for n, want := range counts {

@@ -77,9 +77,7 @@ func TestReplayOfAFullQuarantine(t *testing.T) {
 		if i%2 == 0 {
 			body = []byte(`{}`)
 		}
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON(body)); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON(body))
 	}
 	var bounds buffer.QuarantineBounds
 	for _, s := range e.Stats().Sinks {
@@ -113,24 +111,16 @@ func TestReplayOfALostRecord(t *testing.T) {
 	e, _ := openMemory(t, on)
 	mustDefine(t, e, events(keeping))
 	for range 3 {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(bad)))
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	db, err := pebble.Open("data/local", &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("y"), UpperBound: []byte("z")})
 	if err != nil || !it.First() || !it.Next() {
 		t.Fatal("the second record is not stored", err)
 	}
-	if err := errors.Join(db.Delete(it.Key(), pebble.Sync), it.Close(), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Delete(it.Key(), pebble.Sync), it.Close(), db.Close()))
 	e, _ = openMemory(t, on)
 	mustDefine(t, e, events(keeping, lenient))
 	q, all := e.Sink("web", "users").Quarantine(), rejectedOf(t, e, forebay.RejectedFilter{})

@@ -18,9 +18,7 @@ func TestQuarantineNotes(t *testing.T) {
 		e, _ := openMemory(t, func(o *forebay.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		mustDefine(t, e, events(keeping))
 		for range 3 {
-			if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"user":{"name":"Ada"}}`))); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", mapping.JSON([]byte(`{"user":{"name":"Ada"}}`)))
 		}
 		q := e.Sink("web", "users").Quarantine()
 		all := rejectedOf(t, e, forebay.RejectedFilter{})
@@ -31,9 +29,7 @@ func TestQuarantineNotes(t *testing.T) {
 		edited := time.Now()
 		long := strings.Repeat("é", 150)
 		for i, by := range []string{"ann", "", long} {
-			if err := q.With(forebay.QuarantineNote{By: by, Reason: "not of an edit"}).Edit(t.Context(), all[i].ID, 0, []byte(`{"user":{"name":"Bob"}}`)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, q.With(forebay.QuarantineNote{By: by, Reason: "not of an edit"}).Edit(t.Context(), all[i].ID, 0, []byte(`{"user":{"name":"Bob"}}`)))
 		}
 		time.Sleep(time.Hour)
 		if res, err := q.Replay(t.Context(), all[0].ID); err != nil || res.Rejected != 1 {

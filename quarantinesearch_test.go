@@ -22,14 +22,10 @@ func TestQuarantineContent(t *testing.T) {
 			Header:  http.Header{"X-Shop": {"7", fmt.Sprint("Number", i)}, "Authorization": {"canary"}},
 			Request: mapping.RequestLine{Path: fmt.Sprint("/Path", i), Query: fmt.Sprint("token=canary&Q=", i)},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	second := rejectedOf(t, e, forebay.RejectedFilter{})[1]
-	if err := q.Edit(t.Context(), second.ID, 0, []byte(`{"user":{"name":"Kurt"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Edit(t.Context(), second.ID, 0, []byte(`{"user":{"name":"Kurt"}}`)))
 	for content, want := range map[string]int{
 		"": 3, "user": 3, "zOË 1": 1, "ZOË": 3, "kurt": 1, "HOST2": 1, "x-shop: 7": 3, "X-SHOP: number0": 1, "x-shop": 3, "/path1": 1, "q=2": 1,
 		"canary": 0, "7number": 0, "missing": 0, "\x00": 0,
@@ -75,9 +71,7 @@ func TestQuarantinePages(t *testing.T) {
 		t.Helper()
 		for range 20 {
 			p, err := e.Sink("web", "users").Quarantine().Page(t.Context(), f, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, r := range p.Records {
 				ids = append(ids, r.ID)
 			}
@@ -109,9 +103,7 @@ func TestQuarantineReadsBesideEdits(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events(keeping))
 	q := e.Sink("web", "users").Quarantine()
-	if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(bad))); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", mapping.JSON([]byte(bad)))
 	id := rejectedOf(t, e, forebay.RejectedFilter{})[0].ID
 	edited := make(chan error, 1)
 	go func() {
@@ -130,9 +122,7 @@ func TestQuarantineReadsBesideEdits(t *testing.T) {
 		}
 		select {
 		case err := <-edited:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return
 		default:
 		}

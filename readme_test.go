@@ -11,9 +11,7 @@ import (
 // lines, and the README has at most 850 words.
 func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
 	code, err := os.ReadFile("drivers/sqlite/example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, body, begins := strings.Cut(string(code), "\t// README.md begins\n")
 	body, _, ends := strings.Cut(body, "\t// README.md ends\n")
 	if !begins || !ends {
@@ -26,9 +24,7 @@ func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
 		lines++
 	}
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, after, shown := strings.Cut(string(readme), "```go\n"+sample.String()+"```\n")
 	if !shown {
 		t.Fatalf("README.md does not show the example; put this into it:\n%s", &sample)
@@ -48,9 +44,7 @@ func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
 // figures, when not to use it, how to get it, its status, and where to read more.
 func TestReadmeIsInOrder(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rest := string(readme)
 	for _, part := range []string{
 		`# Forebay\n\n\*\*[^*]+\.\*\*\n\n`,         // one sentence
@@ -78,9 +72,7 @@ func TestReadmeIsInOrder(t *testing.T) {
 // The first section of the changelog lists the facts that a user of the last version must know, in at most 1,500 words.
 func TestChangelogIsShort(t *testing.T) {
 	changelog, err := os.ReadFile("CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, ok := strings.Cut(string(changelog), "\n## ")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if words := len(strings.Fields(section)); !ok || words > 1500 {

@@ -53,12 +53,8 @@ func TestReceiptsLeadToRows(t *testing.T) {
 			t.Errorf("rows %q, %v", cells, err)
 		}
 		file := list[0].FileID
-		if err := e.Remove(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Remove(t.Context(), "web"))
+		must(t, e.FlushAll(t.Context()))
 		// The source is removed and its rows are in their tables. Key and file are still known.
 		if got, err := e.Receipts(t.Context(), "web", "k"); err != nil || !sameReceipts(got, want) {
 			t.Errorf("of a source that was removed: %+v, %v", got, err)
@@ -72,9 +68,7 @@ func TestReceiptsLeadToRows(t *testing.T) {
 		if got, err := e.Receipts(t.Context(), "web", "k"); err != nil || len(got) > 0 {
 			t.Errorf("after the retention: %+v, %v", got, err)
 		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 		if _, err := e.Receipts(t.Context(), "web", "k"); !errors.Is(err, forebay.ErrClosed) {
 			t.Errorf("of a closed engine: %v", err)
 		}

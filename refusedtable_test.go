@@ -35,9 +35,7 @@ func TestRefusedDefinitionLetsNoTableBeginToGrow(t *testing.T) {
 				root := t.TempDir()
 				tables := dir.Tables(filepath.Join(root, "tables"))
 				e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer e.Close()
 				before := grows(id, note)
 				before.Sinks[0].Table.Extend = false
@@ -46,9 +44,7 @@ func TestRefusedDefinitionLetsNoTableBeginToGrow(t *testing.T) {
 				if after.Sinks = append(after.Sinks, tc.refused); !last {
 					after.Sinks[0], after.Sinks[1] = after.Sinks[1], after.Sinks[0]
 				}
-				if err := e.Define(t.Context(), before); err != nil {
-					t.Fatal(err)
-				}
+				must(t, e.Define(t.Context(), before))
 				ingestJSON(t, e, `{"id":1,"note":"x","sum":5}`)
 				err = e.Define(t.Context(), after)
 				var change *buffer.ChangeError
@@ -73,25 +69,19 @@ func TestColumnsOfADisabledSourceGoOn(t *testing.T) {
 	root := t.TempDir()
 	tables := dir.Tables(filepath.Join(root, "tables"))
 	e, err := forebay.Open(filepath.Join(root, "data"), forebay.Options{Target: tables})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	id, note, sum := typedPath("id", datatype.Int64), typedPath("note", datatype.String), typedPath("sum", datatype.Int64)
 	disabled := grows(id, sum)
 	disabled.Disabled = true
 	for _, def := range []forebay.Source{grows(id, note), disabled, grows(id, typedPath("sum", datatype.Float64))} {
-		if err := e.Define(t.Context(), def); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Define(t.Context(), def))
 	}
 	if refused := e.Stats().Sinks[0].Refused; !strings.Contains(refused, "float64") {
 		t.Errorf("the statistics say %q", refused)
 	}
 	ingestJSON(t, e, `{"id":1,"sum":5}`)
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if got, want := grownRows(t, tables), `"1" NULL "5"`; got != want {
 		t.Errorf("the table has\n%s\nwant\n%s", got, want)
 	}

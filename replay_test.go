@@ -51,12 +51,8 @@ func TestReplayOfUnknownArchive(t *testing.T) {
 			t.Errorf("a replay of an empty archive of a source that keeps its records: %v", err)
 		}
 		ingestN(t, e, 0, 10)
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Remove(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
+		must(t, e.Remove(t.Context(), "web"))
 		p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "late", Archived: "web", From: time.Now().Add(24 * time.Hour), To: time.Now().Add(48 * time.Hour)})
 		if err != nil || p.Records != 0 {
 			t.Errorf("a replay of a day without records, of a removed source: %+v, %v", p, err)
@@ -81,12 +77,8 @@ func TestReplayOfArchive(t *testing.T) {
 			t.Helper()
 			o.Archived = "web"
 			p, err := e.Sink("again", "rows").Replay(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := e.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, e.FlushAll(t.Context()))
 			return p
 		}
 		var seen []int64
@@ -176,9 +168,7 @@ func TestReplayPaceAndCancel(t *testing.T) {
 		if took, want := time.Since(began), time.Duration(rest)*time.Second/100; took < want || took > want+time.Second {
 			t.Errorf("%d rows took %v, want %v", rest, took, want)
 		}
-		if err := e.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.FlushAll(t.Context()))
 		wantN(t, mem, 0, 1000)
 	})
 }
@@ -240,13 +230,9 @@ func TestReplaySurvivesCrashes(t *testing.T) {
 		mustDefine(t, e, events(archived, lenient))
 		mustDefine(t, e, again())
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	e, mem := openArchive(t, archive, on)
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	wantN(t, mem, 0, records)
 	if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
 		t.Errorf("verify: %+v, %v", report, err)
@@ -291,9 +277,7 @@ func TestReplayOfABrokenArchive(t *testing.T) {
 	if p, err := e.Sink("again", "rows").Replay(t.Context(), forebay.ReplayOptions{Run: "r"}); err != nil || p.Stored != 4 || !p.Done() {
 		t.Errorf("got %+v, %v, want no error and p.Stored == 4 and p.Done()", p, err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	wantN(t, mem, 0, 4)
 }
 
@@ -333,9 +317,7 @@ func TestReplayBehindAFailedCommit(t *testing.T) {
 		t.Errorf("got %+v, %v, want a finished run with 9 stored and 3 rejected records, no error", p, err)
 	}
 	rejected(3)
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if n := len(mem.Rows("in.c-again.rows")); n != 9 {
 		t.Errorf("the table has %d rows, want 9", n)
 	}
@@ -351,9 +333,7 @@ func TestReplayRunsAreBounded(t *testing.T) {
 		return err
 	}
 	for i := range 20 {
-		if err := run(fmt.Sprint("done", i), forebay.ReplayOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, run(fmt.Sprint("done", i), forebay.ReplayOptions{}))
 	}
 	all, err := e.Sink("again", "rows").Replays(t.Context())
 	if err != nil || len(all) != 16 || all[0].Run != "done4" || all[15].Run != "done19" {
@@ -370,9 +350,7 @@ func TestReplayRunsAreBounded(t *testing.T) {
 	if err := run("more", forebay.ReplayOptions{}); !errors.Is(err, buffer.ErrTooManyPositions) {
 		t.Errorf("a 17th run: %v", err)
 	}
-	if err := e.Sink("again", "rows").ForgetReplay(t.Context(), "open3"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Sink("again", "rows").ForgetReplay(t.Context(), "open3"))
 	if err := run("more", forebay.ReplayOptions{}); err != nil {
 		t.Error(err)
 	}

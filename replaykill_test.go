@@ -33,9 +33,7 @@ const (
 func openReplayed(t *testing.T, archive, data string) *forebay.Engine {
 	t.Helper()
 	e, err := forebay.Open(data, forebay.Options{Archive: dir.Archive(archive, dir.ArchiveOptions{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mustDefine(t, e, again(func(s *forebay.Source) {
 		s.Sinks[0].OnReject = forebay.Quarantine
 		s.Sinks[0].Table.Columns = mapping.Columns{mapping.Path("n", "n", mapping.DataType(datatype.Int64), mapping.Required())}
@@ -47,9 +45,7 @@ func openReplayed(t *testing.T, archive, data string) *forebay.Engine {
 // replayUntilKilled prints how many records of the run are on disk, after each commit, and at the end for readers that wait for more lines.
 func replayUntilKilled(t *testing.T, place string) {
 	var p struct{ Archive, Data, Run string }
-	if err := json.Unmarshal([]byte(place), &p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(place), &p))
 	e := openReplayed(t, p.Archive, p.Data)
 	done, err := e.Sink("again", "rows").Replay(context.Background(), forebay.ReplayOptions{
 		Run: p.Run, Archived: "web", Progress: func(p forebay.ReplayProgress) { fmt.Println(p.Records) },
@@ -111,9 +107,7 @@ func TestKillsDuringReplay(t *testing.T) {
 func fillArchive(t *testing.T, archive string) {
 	t.Helper()
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Archive: dir.Archive(archive, dir.ArchiveOptions{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mustDefine(t, e, events(archived, func(s *forebay.Source) { s.Sinks = nil }))
 	for from := 0; from < replayedRecords; from += replayedRecords / 4 {
 		var recs []*mapping.Record
@@ -127,13 +121,9 @@ func fillArchive(t *testing.T, archive string) {
 		if _, err := e.IngestBatch(t.Context(), "web", recs); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 }
 
 // finishRun ends a run, and checks what all runs have stored.
@@ -145,32 +135,24 @@ func finishRun(t *testing.T, archive, data, run string, runs int) {
 	if err != nil || !p.Done() || p.Records != replayedRecords || p.Quarantined != misfits || p.Stored != replayedRecords-misfits {
 		t.Fatalf("%s: got %+v, %v, want %d records and %d of them in the quarantine", run, p, err, replayedRecords, misfits)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if report, err := e.Verify(t.Context()); err != nil || !report.OK() {
 		t.Fatalf("%s: verify: got %+v, %v, want no problems", run, report, err)
 	}
 	count := make(map[string]int)
 	for row, err := range dir.Tables(filepath.Join(data, "tables")).Rows("in.c-again.rows") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		count[row[0]]++
 	}
 	q := e.Sink("again", "rows").Quarantine()
 	for r, err := range q.List(t.Context(), forebay.RejectedFilter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c, err := q.Get(t.Context(), r.ID)
 		var body struct{ N string }
 		if err == nil {
 			err = json.Unmarshal(c.Record.Body, &body)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		count[body.N]++
 	}
 	for n := range replayedRecords {
@@ -182,7 +164,5 @@ func finishRun(t *testing.T, archive, data, run string, runs int) {
 			t.Fatalf("after %d runs the record %q is there %d times", runs, key, count[key])
 		}
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 }

@@ -61,9 +61,7 @@ func TestSourceWithSecret(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		check("old", false)
 		check("new", true)
-		if err := e.Remove(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Remove(t.Context(), "web"))
 		check("new", false)
 	})
 	e, _ := openMemory(t)

@@ -26,9 +26,7 @@ func changed(columns ...mapping.Column) forebay.Sink {
 func mustShadow(t *testing.T, e *forebay.Engine, s forebay.Sink, o forebay.ShadowOptions) *forebay.Shadow {
 	t.Helper()
 	shadow, err := e.Sink("web", s.ID).Shadow(t.Context(), s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return shadow
 }
 
@@ -106,9 +104,7 @@ func TestShadowReport(t *testing.T) {
 		if got := strings.Join(kinds, ", "); got != "false id missingValue 1, false user missingValue 1, true ID malformed 2, true ID wrongKind 1" {
 			t.Errorf("errors %q", got)
 		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 		if users, raw := len(mem.Rows("in.c-web.users")), len(mem.Rows("in.c-web.raw")); users != 5 || raw != 8 {
 			t.Errorf("the tables have %d and %d rows", users, raw)
 		}
@@ -146,9 +142,7 @@ func TestShadowOwnsItsRecords(t *testing.T) {
 			rec.Document = mapping.From(value).Document
 		}
 		p, err := e.Submit(t.Context(), "web", &rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		copy(body, `{"id":"overwritten"}`)
 		shop[0] = '-'
 		header["X-Shop"][0] = "overwritten"
@@ -245,15 +239,11 @@ func TestShadowEnds(t *testing.T) {
 		<-s.Done()
 		mustDefine(t, e, events())
 		s = begin(forebay.ShadowOptions{})
-		if err := e.Remove(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Remove(t.Context(), "web"))
 		<-s.Done()
 		mustDefine(t, e, events())
 		s = begin(forebay.ShadowOptions{})
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 		if r := s.Report(); r.End != forebay.ShadowClosed {
 			t.Errorf("got %+v, want r.End == %v", r, forebay.ShadowClosed)
 		}
@@ -341,9 +331,7 @@ func TestShadowsBesideCallers(t *testing.T) {
 	}
 	close(stop)
 	callers.Wait()
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	if got := len(mem.Rows("in.c-web.raw")); got != stored {
 		t.Errorf("the table has %d rows of %d", got, stored)
 	}

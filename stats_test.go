@@ -10,19 +10,13 @@ import (
 // TestStoreBytes checks that the files of the local level are counted, which are larger than the rows in them.
 func TestStoreBytes(t *testing.T) {
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer eng.Close()
 	err = eng.Define(t.Context(), forebay.Source{ID: "web", Secret: "s", Sinks: []forebay.Sink{{
 		ID: "all", Table: forebay.Table{ID: "in.c-web.all", Columns: mapping.Columns{mapping.Body("body")}},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{"a":1}`))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	mustIngest(t, eng, "web", mapping.JSON([]byte(`{"a":1}`)))
 	if st := eng.Stats(); st.LocalBytes == 0 || st.StoreBytes <= st.LocalBytes {
 		t.Errorf("got %d bytes of files and %d of rows in them, want some rows, and larger files", st.StoreBytes, st.LocalBytes)
 	}

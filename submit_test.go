@@ -24,9 +24,7 @@ func TestSubmittedRecordsAreStoredInOrder(t *testing.T) {
 	wait := func(p forebay.Pending) {
 		t.Helper()
 		res, err := p.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(res.Sinks) != 2 || res.Sinks[0].Status != forebay.Stored || res.Sinks[1].Status != forebay.Stored {
 			t.Fatalf("result %+v, want both sinks to have stored the record", res)
 		}
@@ -46,9 +44,7 @@ func TestSubmittedRecordsAreStoredInOrder(t *testing.T) {
 	for i := range window {
 		wait(pending[(records+i)%window])
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	users := mem.Rows("in.c-web.users")
 	if len(users) != records || len(mem.Rows("in.c-web.raw")) != records {
 		t.Fatalf("got %d and %d rows, want %d", len(users), len(mem.Rows("in.c-web.raw")), records)
@@ -65,9 +61,7 @@ func TestSubmitTellsWhoRejects(t *testing.T) {
 	e, _ := openMemory(t)
 	mustDefine(t, e, events())
 	p, err := e.Submit(t.Context(), "web", mapping.JSON([]byte(`{"id":1}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := p.Wait(t.Context())
 	var sinkErr *forebay.SinkError
 	if !errors.As(err, &sinkErr) || sinkErr.Sink != "users" || sinkErr.Status != forebay.Rejected {
@@ -84,17 +78,13 @@ func TestSubmitOfManyPortions(t *testing.T) {
 	mustDefine(t, e, events())
 	body := fmt.Appendf(nil, `{"id":1,"user":{"name":"%s"}}`, strings.Repeat("a", 5<<18))
 	p, err := e.Submit(t.Context(), "web", mapping.JSON(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 { // to wait again changes nothing
 		if res, err := p.Wait(t.Context()); err != nil || len(res.Sinks) != 2 {
 			t.Fatalf("result %+v, error %v", res, err)
 		}
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	users, raw := mem.Rows("in.c-web.users"), mem.Rows("in.c-web.raw")
 	if len(users) != 1 || len(users[0][1]) != 5<<18 || len(raw) != 1 || raw[0][2] != string(body) {
 		t.Error("a table misses the row")
@@ -131,9 +121,7 @@ func TestSubmitRefusesTheCall(t *testing.T) {
 	if res, e := p.Wait(t.Context()); err != nil || e != nil || len(res.Sinks) != 0 {
 		t.Errorf("a source without sinks: %+v, %v, %v", res, err, e)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	if _, err := e.Submit(t.Context(), "web", rec); !errors.Is(err, forebay.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}

@@ -17,9 +17,7 @@ import (
 func TestAppendTail(t *testing.T) {
 	mem := buffertest.NewMemory()
 	e, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -62,9 +60,7 @@ func TestAppendTail(t *testing.T) {
 	if stored, err := e.Sink("s", "k").AppendTail(t.Context(), "once", all[2:]); err != nil || stored != 1 {
 		t.Errorf("%d rows, %v, after the name was forgotten", stored, err)
 	}
-	if err := e.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(t.Context()))
 	var got []string
 	for _, row := range mem.Rows("in.c-test.rows") {
 		got = append(got, row[0])

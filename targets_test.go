@@ -73,9 +73,7 @@ func TestTargets(t *testing.T) {
 	if err == nil || res.Sinks[0].Status != forebay.Stored || res.Sinks[1].Status != forebay.Rejected {
 		t.Errorf("got %+v, want that only the target with the limit rejects", res)
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	if a, b := texts(mem), texts(lake.Memory); !slices.Equal(a, []string{"short", long}) || !slices.Equal(b, []string{"short"}) {
 		t.Errorf("the tables have %q and %q", a, b)
 	}
@@ -288,15 +286,11 @@ func TestSinkMovesToAnotherTarget(t *testing.T) {
 	mem := buffertest.NewMemory()
 	open := func(targets map[string]driver.Target) *forebay.Engine {
 		e, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Targets: targets, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return e
 	}
 	closed := func(e *forebay.Engine) {
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Close())
 	}
 	e := open(nil)
 	mustDefine(t, e, fan(""))
@@ -329,9 +323,7 @@ func TestSinkMovesToAnotherTarget(t *testing.T) {
 	if _, err := ingestText(t, e, "3 old again"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Flush(ctx, "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(ctx, "web"))
 	if a, b := texts(mem), texts(lake); !slices.Equal(a, []string{"1 old", "3 old again"}) || !slices.Equal(b, []string{"2 new"}) {
 		t.Errorf("the old target has %q, the new one %q", a, b)
 	}
@@ -396,15 +388,11 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 		})
 	}
 	e, err := openMoving(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := e.FlushAll(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.FlushAll(ctx))
 	seen := map[int]int{}
 	for _, name := range []string{"first", "second"} {
 		files, err := filepath.Glob(filepath.Join(folder, name, "events", "*.csv"))
@@ -413,14 +401,10 @@ func TestKillsWhileASinkMoves(t *testing.T) {
 		}
 		for _, f := range files {
 			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n")[1:] {
 				n, err := strconv.Atoi(strings.Trim(strings.Split(line, ",")[1], `"`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				seen[n]++
 			}
 		}
@@ -487,9 +471,7 @@ func TestShadowHasTheLimitsOfItsTarget(t *testing.T) {
 	e, _ := openMemory(t, func(o *forebay.Options) { o.Targets = map[string]driver.Target{"lake": lake} })
 	mustDefine(t, e, fan(""))
 	s, err := e.Sink("web", "sink-0").Shadow(t.Context(), fan("lake").Sinks[0], forebay.ShadowOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range []string{"short", strings.Repeat("x", 50)} {
 		if _, err := ingestText(t, e, text); err != nil {
 			t.Fatal(err)

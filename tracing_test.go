@@ -97,13 +97,9 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 	record := mapping.JSON([]byte(`{"id":"a","user":{"name":"Ada"}}`))
 	flush := func() {
 		t.Helper()
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), "web"))
 	}
-	if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-		t.Fatal(err)
-	}
+	mustIngest(t, e, "web", record)
 	flush()
 	call := tracer.Named("forebay.ingest")[0].Context
 	uploads, imports := tracer.Named("forebay.upload"), tracer.Named("forebay.import")
@@ -125,15 +121,11 @@ func TestTraceOfUploadsAndImports(t *testing.T) {
 		runtime.Gosched()
 	}
 	for range 100 {
-		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", record)
 	}
 	tracer.Unsampled.Store(true)
 	for range 5 {
-		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", record)
 	}
 	flush()
 	imports = tracer.Named("forebay.import")
@@ -165,9 +157,7 @@ func TestTraceOfAWaitForRoom(t *testing.T) {
 		mustDefine(t, e, events(func(s *forebay.Source) { s.Sinks, s.Settings.Compression = s.Sinks[1:], forebay.CompressionNone }))
 		large := mapping.JSON([]byte(`"` + strings.Repeat("x", 40<<10) + `"`))
 		for range 2 { // the second row exceeds the limit, so the next call waits
-			if _, err := e.Ingest(t.Context(), "web", large); err != nil {
-				t.Fatal(err)
-			}
+			mustIngest(t, e, "web", large)
 		}
 		done := make(chan error, 1)
 		go func() { _, err := e.WaitForRoom().Ingest(t.Context(), "web", large); done <- err }()
@@ -176,9 +166,7 @@ func TestTraceOfAWaitForRoom(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(3 * time.Second)
 		close(release)
-		if err := errors.Join(<-done, <-flushed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(<-done, <-flushed))
 		calls := tracer.Named("forebay.ingest")
 		if waited := calls[2].Attributes["forebay.room.wait"].AsFloat64(); len(calls) != 3 || waited < 3 || waited > 60 {
 			t.Errorf("the calls are %v, want that the third has waited for 3 s or a little more", calls)
@@ -200,18 +188,14 @@ func traceColumns() mapping.Columns {
 
 func TestTraceOfTheSenderAsColumns(t *testing.T) {
 	docs, err := os.ReadFile("docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range traceColumns() {
 		if !strings.Contains(string(docs), c.Template.Content) {
 			t.Errorf("docs/metrics.md lacks the template of %s", c.Name)
 		}
 	}
 	m, err := mapping.Compile(traceColumns(), mapping.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for header, want := range map[string][2]string{
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01":      {"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"},
 		"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more": {"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"},
@@ -245,9 +229,7 @@ func TestTraceOfTheCallerAsColumns(t *testing.T) {
 		mustDefine(t, e, forebay.Source{ID: "web", Sinks: []forebay.Sink{{ID: "rows", Table: forebay.Table{ID: "rows", Columns: columns}}}})
 		mustDefine(t, e, forebay.Source{ID: "other", Sinks: []forebay.Sink{all}})
 		orders, err := forebay.Typed[order](e, "web")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, caller := new(spantest.Tracer).Start(t.Context(), "caller")
 		span := caller.SpanContext()
 		bare, own := mapping.JSON([]byte(`{"n":2}`)), mapping.JSON([]byte(`{"n":3}`))
@@ -258,9 +240,7 @@ func TestTraceOfTheCallerAsColumns(t *testing.T) {
 		_, err3 := e.IngestAtomic(ctx, "web", forebay.Batch{Records: slices.Values(records)})
 		_, err4 := e.Ingest(t.Context(), "web", mapping.From(order{4}))
 		_, err5 := e.Ingest(ctx, "other", mapping.From(order{5}))
-		if err := errors.Join(err1, err2, err3, err4, err5, e.FlushAll(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err1, err2, err3, err4, err5, e.FlushAll(t.Context())))
 		if bare.Header != nil || len(own.Header) != 0 {
 			t.Errorf("the headers are %v and %v after the call", bare.Header, own.Header)
 		}
@@ -291,9 +271,7 @@ func TestTracedCalls(t *testing.T) {
 	}
 	record, begin := mapping.JSON([]byte(`{"id":"a","user":{"name":"Ada"}}`)), time.Now().Truncate(time.Millisecond)
 	for range 300 {
-		if _, err := e.Ingest(t.Context(), "web", record); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", record)
 	}
 	list, calls := e.Sink("web", "users").TracedCalls(), tracer.Named("forebay.ingest")
 	if len(list) != 256 {
@@ -352,9 +330,7 @@ func TestTracedSinkIsForgotten(t *testing.T) {
 	if _, err := ingestText(t, e, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(e.Flush(t.Context(), "web"), e.Remove(t.Context(), "web"), e.Forget(t.Context(), "web", "sink-0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(e.Flush(t.Context(), "web"), e.Remove(t.Context(), "web"), e.Forget(t.Context(), "web", "sink-0")))
 	if n := e.TracedSinks(); n != 0 {
 		t.Errorf("%d sinks are kept, want none", n)
 	}

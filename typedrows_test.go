@@ -23,9 +23,7 @@ func TestTypedRowsReachTheTable(t *testing.T) {
 	for _, body := range []string{
 		`{"id":1e3,"text":"a\"b","at":"2026-11-22T23:00:00+01:00"}`, `{"id":2,"text":null}`, `{"id":3,"text":""}`, `{"id":4,"text":"null","at":null}`,
 	} {
-		if _, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body))); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", mapping.JSON([]byte(body)))
 	}
 	for body, want := range map[string]mapping.Reason{`{"id":1.5,"text":""}`: mapping.NotIntegral, `{"id":null,"text":""}`: mapping.NullValue, `{"text":""}`: mapping.MissingValue} {
 		res, err := e.Ingest(t.Context(), "web", mapping.JSON([]byte(body)))
@@ -37,9 +35,7 @@ func TestTypedRowsReachTheTable(t *testing.T) {
 			t.Errorf("%s: got %v %v, want %s", body, s.Status, s.Err, want)
 		}
 	}
-	if err := e.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "web"))
 	want := [][]string{
 		{"1000", `a"b`, `"a\"b"`, "2026-11-22T22:00:00.000000Z"},
 		{"2", buffertest.Null, "null", buffertest.Null},

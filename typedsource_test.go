@@ -71,9 +71,7 @@ func TestTypedValuesBecomeTheRowsOfTheirJSON(t *testing.T) {
 	byJSON.ID, byJSON.Sinks[0].Table.ID = "json", "json"
 	mustDefine(t, e, byJSON)
 	shop, err := forebay.Typed[typedOrder](e, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var callers sync.WaitGroup
 	for c := range 4 {
 		callers.Go(func() {
@@ -100,9 +98,7 @@ func TestTypedValuesBecomeTheRowsOfTheirJSON(t *testing.T) {
 	callers.Wait()
 	var rows [2][]string
 	for k, source := range []string{"shop", "json"} {
-		if err := e.Flush(t.Context(), source); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Flush(t.Context(), source))
 		for _, row := range mem.Rows([]string{"orders", "json"}[k]) {
 			rows[k] = append(rows[k], strings.Join(row, "|"))
 		}
@@ -118,9 +114,7 @@ func TestTypedValueWithoutJSON(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, orders(t))
 	shop, err := forebay.Typed[typedOrder](e, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bad := newTypedOrder(2)
 	bad.At = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 	results, err := shop.Ingest(t.Context(), newTypedOrder(1), bad, newTypedOrder(3))
@@ -128,9 +122,7 @@ func TestTypedValueWithoutJSON(t *testing.T) {
 	if !errors.As(err, &batch) || batch.Records != 1 || !slices.Equal(batch.Causes[0].Records, []int{1}) || results[0].Sinks[0].Status != forebay.Stored {
 		t.Errorf("got %+v %v, want a rejection of record 1", results, err)
 	}
-	if err := e.Flush(t.Context(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "shop"))
 	if n := len(mem.Rows("orders")); n != 2 {
 		t.Errorf("the table has %d rows, want 2", n)
 	}
@@ -141,9 +133,7 @@ func TestTypedOnce(t *testing.T) {
 	e, mem := openMemory(t)
 	mustDefine(t, e, orders(t))
 	shop, err := forebay.Typed[*typedOrder](e, "shop") // pointers are accepted too
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a, b := newTypedOrder(1), newTypedOrder(2)
 	for n := range 2 {
 		results, err := shop.IngestOnce(t.Context(), forebay.Once{Key: "k"}, &a, &b)
@@ -151,9 +141,7 @@ func TestTypedOnce(t *testing.T) {
 			t.Errorf("call %d: got %+v %v", n, results, err)
 		}
 	}
-	if err := e.Flush(t.Context(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Flush(t.Context(), "shop"))
 	if n := len(mem.Rows("orders")); n != 2 {
 		t.Errorf("the table has %d rows, want 2", n)
 	}

@@ -55,9 +55,7 @@ func TestErrorTellsWhetherTheOutcomeIsKnown(t *testing.T) {
 			stuck, free := make(chan struct{}, 100), make(chan struct{})
 			open := func(fs vfs.FS) *forebay.Engine {
 				e, err := forebay.Open("data", forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, fs)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				mustDefine(t, e, numbered())
 				return e
 			}
@@ -93,21 +91,15 @@ func TestErrorTellsWhetherTheOutcomeIsKnown(t *testing.T) {
 			want := 1
 			if cut {
 				want = 0
-				if err := e.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, e.Close())
 				mem = buffertest.NewMemory()
 				e = open(rest)
 			}
-			if err := e.Flush(t.Context(), "web"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Flush(t.Context(), "web"))
 			if n := len(mem.Rows("in.c-web.a")); n != want {
 				t.Errorf("got %s, power cut %t: %d rows, want %d", name, cut, n, want)
 			}
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Close())
 		}
 	}
 }

@@ -14,33 +14,23 @@ import (
 func TestPartsThatWereTakenAwayAreNoDifference(t *testing.T) {
 	dir := t.TempDir()
 	e, err := forebay.Open(dir, forebay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	mustDefine(t, e, events())
 	for i := range 3 {
-		if _, err := e.Ingest(t.Context(), "web", padded(i)); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", padded(i))
+		must(t, e.Flush(t.Context(), "web"))
 	}
 	parts, err := filepath.Glob(filepath.Join(dir, "tables", "in.c-web.raw", "*.csv"))
 	if err != nil || len(parts) != 3 {
 		t.Fatalf("got %q, %v, want no error and len(parts) == 3", parts, err)
 	}
-	if err := os.Remove(parts[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(parts[0]))
 	report, err := e.Verify(t.Context())
 	if err != nil || !report.OK() || report.Sinks[0].TakenAway != 1 || report.Sinks[0].Imported != 3 || report.Sinks[1].TakenAway != 0 {
 		t.Errorf("a part is gone: %+v, %v", report, err)
 	}
-	if err := os.WriteFile(parts[1], nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(parts[1], nil, 0o600))
 	if report, err = e.Verify(t.Context()); err != nil || report.OK() {
 		t.Errorf("a part is empty: %+v, %v", report, err)
 	}
@@ -55,17 +45,11 @@ func TestPartsThatAreLostAreADifference(t *testing.T) {
 	mem := buffertest.NewMemory()
 	for _, target := range []driver.Target{mem, mute{mem, mem}} {
 		e, err := forebay.Open(t.TempDir(), forebay.Options{Staging: mem, Target: target})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer e.Close()
 		mustDefine(t, e, events())
-		if _, err := e.Ingest(t.Context(), "web", padded(1)); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		mustIngest(t, e, "web", padded(1))
+		must(t, e.Flush(t.Context(), "web"))
 		for _, s := range e.Stats().Sinks {
 			mem.TakeAway("in.c-web."+s.Sink, s.Files[0].ID)
 		}

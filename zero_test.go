@@ -16,16 +16,12 @@ import (
 func TestZeroValues(t *testing.T) {
 	t.Chdir(t.TempDir()) // a relative path is one of the values
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer eng.Close()
 	err = eng.Define(t.Context(), forebay.Source{ID: "s", Sinks: []forebay.Sink{
 		{ID: "k", OnReject: forebay.Quarantine, Table: forebay.Table{ID: "t", Columns: mapping.Columns{mapping.Body("body")}}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, receiver := range []any{eng, eng.WaitForRoom(), eng.Sink("s", "k").Quarantine(), forebay.Pending{}, &forebay.Turn{}} {
 		zerotest.Calls(t, receiver, []string{"s", "k"}, "Close", "Remove", "Forget")
 	}
@@ -35,9 +31,7 @@ func TestZeroValues(t *testing.T) {
 func TestEmptyPathIsNoFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	eng, err := forebay.Open(t.TempDir(), forebay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer eng.Close()
 	_, opened := forebay.Open("", forebay.Options{})
 	_, snapshot := eng.Snapshot(t.Context(), "")

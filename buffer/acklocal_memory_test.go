@@ -94,9 +94,7 @@ func TestReceiptsCountAsPending(t *testing.T) {
 		const calls = 1000
 		for id := range calls {
 			claim, err := b.Claim(t.Context(), keyOf(id))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if last, err = b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1, Claim: claim, Receipt: []byte("ok")}); err != nil {
 				t.Fatal(err)
 			}

@@ -44,9 +44,7 @@ func TestAckLocalBeforeTheLog(t *testing.T) {
 		}
 		both, err := b.Append(t.Context(), time.Now(),
 			buffer.Rows{Sink: local, Data: row(200, "v"), Count: 1}, buffer.Rows{Sink: strong, Data: row(1, "v"), Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for what, ticket := range map[string]buffer.Ticket{"a sink that waits": behind, "both kinds": both} {
 			if err := waitShort(t, ticket); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("rows for %s, while the log is away: %v", what, err)
@@ -144,9 +142,7 @@ func TestAckLocalIsBounded(t *testing.T) {
 				if wait {
 					err = ticket.Wait(t.Context())
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				time.Sleep(time.Second)
 			}
 			t.Fatal("the memory has no bound")
@@ -187,9 +183,7 @@ func TestAckLocalSurvivesTheProcess(t *testing.T) {
 		crashed := disk.Cut(vfs.CrashCloneCfg{})
 		log.set(func() { log.away, log.pending, log.begun = false, nil, log.begun+1 })
 		i, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, crashed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows, err := i.AckedLocally()
 		if err := errors.Join(err, i.Close()); err != nil || rows < 20 || rows > 30 {
 			t.Errorf("the folder has copies of %d rows, error %v, want 20 that the log lacks", rows, err)

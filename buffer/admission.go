@@ -13,14 +13,14 @@ import (
 
 // admission decides which calls may bring rows into the buffer, and counts the bytes that fill its bounds.
 //
-// A byte of a row is in one account at a time: pending in memory, then local on disk, then staged. Tuning.MaxPendingBytes bounds pending.
-// Tuning.MaxDiskBytes bounds the sum, because pending bytes need the disk next, and the store may find the volume full before that. A sink
-// counts the same bytes in its sinkRoom, which Tuning.MaxSinkBytes bounds.
+// The bytes of a row move through three accounts: pending in memory, local on disk, and staged. Tuning.MaxPendingBytes bounds pending.
+// Tuning.MaxDiskBytes bounds the sum, because pending bytes need the disk next. The volume may be full before that. A sink counts the same bytes
+// in its sinkRoom, which Tuning.MaxSinkBytes bounds.
 //
 //   - Admitted: a call whose bytes fit into all of these bounds. It has them reserved when admit returns.
 //   - Waiting: a call of Append waits Tuning.AdmissionWait for memory. It never waits for the disk, which only an import frees. A patient
 //     call, of AppendWhenRoom, waits for every bound until its context ends.
-//   - Refused: a call that no empty buffer would hold gets a TooLargeError, every other one the OverloadError of the bound that is full.
+//   - Refused: a call that is larger than a bound gets a TooLargeError at once. Every other call gets the OverloadError of the bound that is full.
 //     Append does not look at the room of a sink. Its caller asks DefinedSink.Full before.
 //
 // Callers that wait for room stand in lines, one for memory and disk, which all share, and one for the room of each sink. A
@@ -30,7 +30,7 @@ import (
 //
 // A call reserves first and checks afterwards, so that concurrent calls cannot pass a bound together. Bytes that move on are
 // added to the next account before they are subtracted from the last one (see committed). The accounts are read in the same order,
-// so no byte is missed. A lock in place of the atomic counters would be taken by every call on every core.
+// so no byte is missed. A lock in place of the atomic counters would be simpler, but every call on every core would take it.
 type admission struct {
 	b *Buffer // for the bounds of its options, the free space and the failure of its store, its log, and to wake its committer
 
@@ -57,7 +57,8 @@ type admission struct {
 }
 
 // admit reserves room for rows of size bytes in total, or says why there is none. A patient call also reserves the room of its sinks. A
-// local call does not queue after the calls that wait for the changelog. For other calls the room of the sinks is counted when their rows are put into chunks.
+// local call does not queue after the calls that wait for the changelog. The room that other calls take of their sinks is counted when their rows are
+// put into chunks.
 func (a *admission) admit(ctx context.Context, rows []Rows, size int64, patient, local bool) error {
 	if f := a.b.failure(); f != nil {
 		return f

@@ -59,9 +59,7 @@ func TestCallersWaitForRoom(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if err := b.Sink("a").Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").Flush(t.Context()))
 				seen, last := map[string]bool{}, map[int]int{}
 				for _, text := range ids(drv.Memory, "in.c-test.a") {
 					var id int
@@ -102,9 +100,7 @@ func stuck(t *testing.T, set func(*buffer.Options)) (b *buffer.Buffer, a *buffer
 		if over := (*buffer.OverloadError)(nil); errors.As(err, &over) || a.Full() != nil {
 			return b, a, o
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -135,9 +131,7 @@ func TestRoomIsGivenInTheOrderOfTheCalls(t *testing.T) {
 		o.away.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		var rows []int
 		for _, id := range ids(o.Memory, "in.c-test.a") {
 			var n int
@@ -215,9 +209,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 				if err := <-behind; err != nil {
 					t.Error(err)
 				}
-				if err := b.Sink("a").Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").Flush(t.Context()))
 				if after, _ := b.Sink("a").Stats(); after.Target.Rows != before.Accepted+1 {
 					t.Errorf("got %d rows after %d, want one more", after.Target.Rows, before.Accepted)
 				}
@@ -311,9 +303,7 @@ func TestOverloadByDisk(t *testing.T) {
 		if err == nil {
 			err = ticket.Wait(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n > 2000 {
 			t.Fatal("no overload")
 		}
@@ -324,13 +314,9 @@ func TestOverloadByDisk(t *testing.T) {
 	mu.Lock()
 	down = false
 	mu.Unlock()
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 	put(t, b, s, n, n+10) // the room is back
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 	// Pressure has made several files, which may overtake each other after failures.
 	seen := map[string]int{}
 	for _, id := range ids(mem, "in.c-test.a") {
@@ -352,12 +338,7 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var down atomic.Bool
 		down.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if down.Load() && c.Op == buffertest.OpImport {
-				return errors.New("the target is down")
-			}
-			return nil
-		}
+		mem.Before = failWhile(down.Load, errors.New("the target is down"), buffertest.OpImport)
 		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes = 1 << 20
 		b := open(t, opts)
@@ -369,12 +350,8 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 			if errors.As(err, &over) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := ticket.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, ticket.Wait(t.Context()))
 			synctest.Wait()
 		}
 		if over == nil || over.Resource != "disk" || n < 50 {
@@ -384,9 +361,7 @@ func TestBacklogInStagingIsBounded(t *testing.T) {
 			t.Error("the sink is over its share and does not say so")
 		}
 		down.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		synctest.Wait()
 		put(t, b, s, n, n+1)
 		if s.Full() != nil {

@@ -26,9 +26,7 @@ func TestRowsReachTheTableInOrder(t *testing.T) {
 			s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = enc; c.Upload.Count = 50 })
 			put(t, b, s, 0, 500)
 			verify(t, b)
-			if err := b.Sink("a").Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink("a").Flush(t.Context()))
 			wantIDs(t, mem, "in.c-test.a", 0, 500)
 			verify(t, b)
 		})
@@ -44,17 +42,9 @@ func TestBatchesLargerThanAChunk(t *testing.T) {
 	for ; len(data) < 3<<20; n++ {
 		data = append(data, row(n, strings.Repeat("x", 1000))...)
 	}
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: n})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ticket.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: n})
 	put(t, b, s, n, n+10)
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 	wantIDs(t, mem, "in.c-test.a", 0, n+10)
 }
 
@@ -88,18 +78,14 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 	opts = localdisk.On(opts, fs)
 	opts.SyncInterval = time.Hour
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a")
 	for i := range 1000 {
 		if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "v"), Count: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(0, ""), Count: 1}); !errors.Is(err, buffer.ErrClosed) {
 		t.Fatalf("append after close: %v, want ErrClosed", err)
 	}
@@ -107,9 +93,7 @@ func TestCloseKeepsWhatNobodyWaitedFor(t *testing.T) {
 		t.Fatalf("second close: %v", err)
 	}
 	again := open(t, opts)
-	if err := again.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Sink("a").Flush(t.Context()))
 	wantIDs(t, mem, "in.c-test.a", 0, 1000)
 }
 
@@ -119,9 +103,7 @@ func TestAppendAtCloseIsAllOrNone(t *testing.T) {
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(t, mem)
 		b, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s1, s2 := define(t, b, "a"), define(t, b, "b")
 		var accepted int64
 		var appender sync.WaitGroup
@@ -143,9 +125,7 @@ func TestAppendAtCloseIsAllOrNone(t *testing.T) {
 			}
 		})
 		<-begun
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		appender.Wait()
 		after := open(t, opts)
 		for _, id := range []string{"a", "b"} {
@@ -195,9 +175,7 @@ func TestRowsOfManySinksGoToTheirTables(t *testing.T) {
 	}
 	verify(t, b)
 	for i, s := range handles {
-		if err := b.Sink(s.ID()).Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink(s.ID()).Flush(t.Context()))
 		wantIDs(t, mem, "in.c-test."+s.ID(), 0, next[i])
 	}
 	verify(t, b)

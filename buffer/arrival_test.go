@@ -38,9 +38,7 @@ func described(t *testing.T, b *buffer.Buffer, sink string) (all []string) {
 	t.Helper()
 	for _, r := range list(t, b, sink) {
 		_, record, came, err := b.Sink(sink).RejectedRecord(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Place = ""
 		all = append(all, fmt.Sprintf("%+v %q %q", r, record, came))
 	}
@@ -57,9 +55,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 		reject(t, first, define(t, first, "a", quarantined()), "one", "two", "three", "four")
 		reject(t, first, define(t, first, "gone", quarantined()), "five")
 		edited := list(t, first, "a")[1]
-		if err := first.Sink("a").UpdateRejected(t.Context(), edited.ID, 0, []byte("still"), []byte("edited")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.Sink("a").UpdateRejected(t.Context(), edited.ID, 0, []byte("still"), []byte("edited")))
 		time.Sleep(time.Hour)
 		want, gone := described(t, first, "a"), described(t, first, "gone")
 		reject(t, third, define(t, third, "a", quarantined()), "own")
@@ -72,9 +68,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 		if _, err := second.Sink("a").DiscardRejected(t.Context(), edited.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.Moves().EndArrival(t.Context(), "1st", true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second.Moves().EndArrival(t.Context(), "1st", true))
 		verify(t, second)
 		receive(t, third, second, "2nd", 5)
 		if got, want := third.Moves().Arrivals(), []buffer.Arrival{{Mover: buffer.Mover{Instance: "2nd", Session: "s", Epoch: 7}, Records: 5}}; !slices.Equal(got, want) {
@@ -82,9 +76,7 @@ func TestRejectedRecordsMove(t *testing.T) {
 		}
 		closeBuffer(t, third)
 		third = openAt(t, "data", localdisk.On(memoryOptions(t, mem), disk))
-		if err := third.Moves().EndArrival(t.Context(), "2nd", true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, third.Moves().EndArrival(t.Context(), "2nd", true))
 		closeBuffer(t, third)
 		third = openAt(t, "data", localdisk.On(memoryOptions(t, mem), disk))
 		if got := described(t, third, "a"); !slices.Equal(got, append(own, want...)) {
@@ -136,9 +128,7 @@ func TestRejectedRecordsThatDoNotMove(t *testing.T) {
 		receive(t, second, first, "1st", 2)
 	}
 	before := second.Stats().LocalBytes
-	if err := second.Moves().EndArrival(t.Context(), "1st", false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.Moves().EndArrival(t.Context(), "1st", false))
 	if len(second.Moves().Arrivals()) > 0 || len(list(t, second, "a")) > 0 || second.Stats().LocalBytes >= before {
 		t.Errorf("left are %v, %v and %d of %d bytes", second.Moves().Arrivals(), list(t, second, "a"), second.Stats().LocalBytes, before)
 	}
@@ -152,23 +142,17 @@ func TestRejectedRecordsThatDoNotMove(t *testing.T) {
 	// The oldest make room if the sink says so.
 	define(t, second, "a", quarantined(func(q *buffer.QuarantineBounds) { q.MaxRecords, q.DropOldest = 3, true }))
 	receive(t, second, first, "1st", 2)
-	if err := second.Moves().EndArrival(t.Context(), "1st", true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.Moves().EndArrival(t.Context(), "1st", true))
 	wantRecords(t, second, "a", "own, also own, two")
 	// The records of a sink that is forgotten do not arrive.
 	receive(t, second, first, "other", 2)
-	if err := errors.Join(second.Sink("a").Drop(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(second.Sink("a").Drop(t.Context())))
 	for _, r := range list(t, second, "a") {
 		if _, err := second.Sink("a").DiscardRejected(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(second.Sink("a").Forget(t.Context()), second.Moves().EndArrival(t.Context(), "other", true)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(second.Sink("a").Forget(t.Context()), second.Moves().EndArrival(t.Context(), "other", true)))
 	wantRecords(t, second, "a", "")
 	verify(t, second)
 }
@@ -208,13 +192,9 @@ func TestMoveSurvivesAPowerCut(t *testing.T) {
 		if !decision {
 			<-decided
 		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		after := openAt(t, "data", localdisk.On(memoryOptions(t, mem), cut))
-		if err := after.Moves().EndArrival(t.Context(), "1st", decision); err != nil {
-			t.Fatal(err)
-		}
+		must(t, after.Moves().EndArrival(t.Context(), "1st", decision))
 		want := ""
 		if decision {
 			want = strings.Join(names, ", ")

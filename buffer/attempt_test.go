@@ -77,17 +77,13 @@ func TestMisbehavingDriversFailTheirAttemptAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			drv := &twist{importer: once(call)}
 			withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
-				if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").CloseFile(t.Context(), 1))
 				synctest.Wait()
 				st, _ := b.Sink("a").Stats()
 				if f := st.Files[0]; f.Attempt != 1 || f.RetryReason == "" || len(f.RetryReason) > 8<<10 {
 					t.Fatalf("attempt %d, reason %.100q (%d bytes)", f.Attempt, f.RetryReason, len(f.RetryReason))
 				}
-				if err := b.Sink("a").Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").Flush(t.Context()))
 				wantIDs(t, drv.Memory, "in.c-test.a", 0, 1)
 			})
 		})
@@ -100,9 +96,7 @@ func TestHangingDriverIsLeftAlone(t *testing.T) {
 	drv := &twist{importer: once(func(context.Context) error { <-release; return errors.New("late") })}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
 		release = make(chan struct{}) // of the bubble
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		wantIDs(t, drv.Memory, "in.c-test.a", 0, 1)

@@ -22,9 +22,7 @@ func TestRowsOfAnEarlierDefinitionKeepTheirColumns(t *testing.T) {
 	put(t, b, moved, 100, 103)
 	put(t, b, old, 0, 2)
 	put(t, b, moved, 103, 104)
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 	wantIDs(t, mem, "in.c-test.a", 0, 2)
 	wantIDs(t, mem, "in.c-test.moved", 100, 104)
 	verify(t, b)

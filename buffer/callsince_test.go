@@ -26,9 +26,7 @@ func TestCallSince(t *testing.T) {
 		if f := b.Stats().Sinks[0].Files[0]; !f.CallSince.IsZero() {
 			t.Errorf("before an import: %v", f.CallSince)
 		}
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait() // until the import runs
 		began := time.Now()
 		time.Sleep(6 * time.Second)

@@ -33,9 +33,7 @@ func replicated(t testing.TB, mem *buffertest.Memory, log *fakeLog) buffer.Optio
 func begin(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, id int) buffer.Ticket {
 	t.Helper()
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ticket
 }
 
@@ -98,9 +96,7 @@ func TestChangelogGoesOn(t *testing.T) {
 			closeBuffer(t, b)
 		}
 		i, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, localdisk.Of(opts)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer i.Close()
 		if at := i.LogPosition(); int(at.Number) != log.len() || string(at.Mark) != string(mark(log.len())) {
 			t.Errorf("the store is at %d %q, the log has %d batches", at.Number, at.Mark, log.len())
@@ -216,9 +212,7 @@ func TestChangelogFails(t *testing.T) {
 		}
 		log.setError(nil)
 		time.Sleep(10 * time.Minute)
-		if err := b.Ready(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Ready())
 		put(t, b, s, 4, 6) // row 3 was on disk, and the log got it with the opening
 		flush(t, b, "a")
 		wantAll(t, mem, "in.c-test.a", 0, 6)
@@ -250,14 +244,10 @@ func TestFencedBufferStops(t *testing.T) {
 					return nil
 				})))
 				b, err := buffer.Open("data", opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				s := define(t, b, "a")
 				put(t, b, s, 0, 3)
-				if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 				synctest.Wait() // the import fails again and again
 				instance := strings.Split(b.Stats().Sinks[0].Files[0].ID, "-")[0]
 
@@ -346,17 +336,13 @@ func TestChangelogIsLeft(t *testing.T) {
 		if err := buffer.Restore("again", "", log.batches(0, log.len()), with.Tuning); err == nil {
 			t.Error("a log without its first rows is restored")
 		}
-		if err := b.Checkpoint(t.Context(), "copy"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Checkpoint(t.Context(), "copy"))
 		put(t, b, define(t, b, "a"), 11, 15)
 		flush(t, b, "a")
 		wantAll(t, mem, "in.c-test.a", 0, 15)
 		synctest.Wait() // until the staged slices are deleted
 		closeBuffer(t, b)
-		if err := buffer.Restore("again", "copy", log.batches(0, log.len()), with.Tuning); err != nil {
-			t.Fatal(err)
-		}
+		must(t, buffer.Restore("again", "copy", log.batches(0, log.len()), with.Tuning))
 		if got, want := keys(t, localdisk.Of(with), "again"), keys(t, localdisk.Of(with), "data"); !maps.Equal(got, want) {
 			t.Errorf("restored %d keys, want %d", len(got), len(want))
 		}
@@ -373,9 +359,7 @@ func TestDamagedStoreWithChangelog(t *testing.T) {
 		closeBuffer(t, b)
 		disk := localdisk.Of(opts)
 		names, err := disk.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			if strings.HasPrefix(name, "MANIFEST-") {
 				rot(t, disk, "data/"+name, func(int) int { return 10 })
@@ -389,9 +373,7 @@ func TestDamagedStoreWithChangelog(t *testing.T) {
 		if log.len() != before {
 			t.Errorf("the log got %d batches", log.len()-before)
 		}
-		if err := buffer.Restore("again", "", log.batches(0, log.len()), opts.Tuning); err != nil {
-			t.Fatal(err)
-		}
+		must(t, buffer.Restore("again", "", log.batches(0, log.len()), opts.Tuning))
 		b = openAt(t, "again", opts)
 		flush(t, b, "a")
 		wantAll(t, mem, "in.c-test.a", 0, 5)

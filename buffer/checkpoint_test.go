@@ -41,15 +41,11 @@ func TestCheckpointIsRestored(t *testing.T) {
 
 		gate.open.Store(false)
 		put(t, b, s, 10, 20)
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait() // rows in staging
 		put(t, b, s, 20, 30)
 		before := b.Stats()
-		if err := b.Checkpoint(t.Context(), "backup/one"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Checkpoint(t.Context(), "backup/one"))
 		if err := b.Checkpoint(t.Context(), "backup/one"); !errors.Is(err, fs.ErrExist) {
 			t.Fatalf("a second checkpoint in the same folder: %v", err)
 		}
@@ -153,9 +149,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 		}
 		mu.Unlock()
 		dir := fmt.Sprintf("backup-%d", i)
-		if err := b.Checkpoint(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Checkpoint(t.Context(), dir))
 		backups = append(backups, backup{dir, known})
 	}
 	stop.Store(true)
@@ -197,32 +191,22 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 	opts := memoryOptions(t, buffertest.NewMemory())
 	opts = localdisk.On(opts, disk)
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put1(t, b, define(t, b, "a"), 1, "v")
 	disk = disk.Cut(vfs.CrashCloneCfg{})
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 
 	opts = localdisk.On(opts, disk)
 	if b, err = buffer.Open("data", opts); err != nil {
 		t.Fatal(err)
 	}
 	disk = disk.Cut(vfs.CrashCloneCfg{})
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	names, err := disk.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") { // made last, and still empty
-			if err := disk.Remove("data/" + name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, disk.Remove("data/"+name))
 		}
 	}
 
@@ -232,13 +216,9 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 	}
 	defer b.Close()
 	for _, dir := range []string{"first", "second"} {
-		if err := b.Checkpoint(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Checkpoint(t.Context(), dir))
 		i, err := buffer.Inspect(dir, localdisk.On(buffer.InspectOptions{}, disk))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		report, err := i.Verify(t.Context())
 		if err != nil || !report.OK() || report.Sinks[0].Accepted != 1 {
 			t.Errorf("%s: got %v %+v, want no error and report.OK() and report.Sinks[0].Accepted == 1", dir, err, report)
@@ -252,13 +232,9 @@ func TestCheckpointOfAStoreWithoutALog(t *testing.T) {
 func TestCheckpointIntoAPathWithASlash(t *testing.T) {
 	mem := buffertest.NewMemory()
 	b, err := buffer.Open(filepath.Join(t.TempDir(), "local"), buffer.Options{Staging: mem, Target: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
-	if err := b.Checkpoint(t.Context(), t.TempDir()+"/copy/"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), t.TempDir()+"/copy/"))
 }
 
 // A driver learns that a checkpoint contains a file, because the other engine may have imported it without a note that this one has.
@@ -271,9 +247,7 @@ func TestDriverKnowsCopiedFiles(t *testing.T) {
 		b := openAt(t, "data", opts)
 		s := define(t, b, "a")
 		put(t, b, s, 0, 3)
-		if err := b.Checkpoint(t.Context(), "backup"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Checkpoint(t.Context(), "backup"))
 		put(t, b, s, 3, 6)
 		flush(t, b, "a")
 		if len(target.copied) != 2 || !target.copied["0"] || target.copied["3"] {

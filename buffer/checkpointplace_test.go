@@ -19,14 +19,10 @@ func TestCheckpointPlace(t *testing.T) {
 	local, staging, tables := filepath.Join(root, "local"), filepath.Join(root, "staging"), filepath.Join(root, "tables")
 	b := openAt(t, local, buffer.Options{Staging: dir.Staging(staging), Target: dir.Tables(tables)})
 	for _, folder := range []string{"staging", "tables", "local/sub", "Other"} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(folder, 0o700))
 	}
 	for link, to := range map[string]string{"link": "local", "linked": "staging", "deep": "local/sub"} {
-		if err := os.Symlink(filepath.Join(root, to), link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(filepath.Join(root, to), link))
 	}
 	for _, to := range []string{
 		filepath.Join(local, "copy"), "local/copy", "./Other/../local/a/b", filepath.Join(staging, "copy"), "staging/a/b", "tables/copy",

@@ -34,9 +34,7 @@ func TestCloseWhileATargetRefusesRows(t *testing.T) {
 	go func() { closed <- b.Close() }()
 	select {
 	case err := <-closed:
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	case <-time.After(time.Minute):
 		t.Fatal("Close has not returned after a minute: it waits for the import, which waits for Close")
 	}

@@ -60,9 +60,7 @@ func TestCompactor(t *testing.T) {
 			t.Errorf("before any import: %q", got)
 		}
 		put(t, b, a, 0, 3)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if got := calls(); !slices.Equal(got, []string{"in.c-test.a"}) {
 			t.Errorf("after an import: %q", got)
 		}
@@ -125,20 +123,14 @@ func TestCompactorOfADroppedSink(t *testing.T) {
 		define(t, b, "s")
 		wantHourly("defined", "in.c-test.own", "in.c-test.s")
 		for _, id := range []string{"own", "s"} {
-			if err := b.Sink(id).Drop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink(id).Drop(t.Context()))
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		b = open(t, opts)
 		wantHourly("dropped, and opened again", "in.c-test.own")
 		define(t, b, "own")
 		wantHourly("defined again", "in.c-test.own")
-		if err := errors.Join(b.Sink("own").Drop(t.Context()), b.Sink("own").Forget(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(b.Sink("own").Drop(t.Context()), b.Sink("own").Forget(t.Context())))
 		wantHourly("forgotten")
 		define(t, b, "own")
 		wantHourly("defined after that", "in.c-test.own")
@@ -165,9 +157,7 @@ func TestRowsThatWereTakenAwayInPart(t *testing.T) {
 		opts.Target = partly{mem, taken}
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 3)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		report, err := b.Verify(t.Context())
 		if err != nil || report.OK() != taken || (report.Sinks[0].TakenAway == 1) != taken {
 			t.Errorf("taken away %t: %+v, %v", taken, report, err)

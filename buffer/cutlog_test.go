@@ -93,9 +93,7 @@ func inDirs(t *testing.T, d *down) (buffer.Options, func() []string) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return out
 	}
 }
@@ -118,9 +116,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	w.opts = localdisk.On(w.opts, disk)
 	w.opts.Retry = buffer.Retry{Initial: time.Hour, Max: time.Hour, Probe: time.Hour}
 	b, err := buffer.Open("data", w.opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a", cutSink)
 	// rows appends n rows, one per commit, so that the log has a place to cut after each.
 	rows := func(n int) {
@@ -135,15 +131,11 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	rows(12)
 	staged(10)
 	rows(8)
-	if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").CloseFile(t.Context(), 1))
 	eventually(t, func() bool { st, _ := b.Sink("a").Stats(); return st.Target.Rows == 20 && st.Staging.Rows == 0 })
 	d.target.Store(true)
 	rows(13)
-	if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").CloseFile(t.Context(), 1))
 	staged(13)
 	rows(15)
 	staged(28)
@@ -151,9 +143,7 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 	rows(3)
 	d.staging.Store(true) // the killed process does nothing from here on
 	w.fs = disk.Cut(vfs.CrashCloneCfg{})
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	d.staging.Store(false)
 	d.target.Store(false)
 	w.opts = localdisk.On(w.opts, w.fs)
@@ -165,18 +155,14 @@ func newKilledWorld(t *testing.T, dirs bool) *killedWorld {
 func (w *killedWorld) log(t *testing.T) (path string, content []byte) {
 	t.Helper()
 	names, err := w.fs.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") {
 			path = "data/" + name
 		}
 	}
 	content, err = w.fs.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path, bytes.TrimRight(content, "\x00")
 }
 
@@ -269,11 +255,7 @@ func TestKillIsNoDamage(t *testing.T) {
 func writeFile(t *testing.T, disk *disktest.Disk, path string, data []byte) {
 	t.Helper()
 	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Sync(), f.Close()))
 }

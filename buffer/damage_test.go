@@ -29,13 +29,9 @@ import (
 func editChunks(t *testing.T, fs vfs.FS, change func(n int, value []byte) []byte) {
 	t.Helper()
 	db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("c"), UpperBound: []byte("d")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	batch := db.NewBatch()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -46,9 +42,7 @@ func editChunks(t *testing.T, fs vfs.FS, change func(n int, value []byte) []byte
 		}
 		n++
 	}
-	if err := errors.Join(it.Close(), db.Apply(batch, pebble.Sync), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(it.Close(), db.Apply(batch, pebble.Sync), db.Close()))
 }
 
 // noise makes text that hardly compresses, so that the store has many blocks.
@@ -76,20 +70,13 @@ func damagedRun(t *testing.T, sealed bool, enc driver.Encoding, damage func(fs *
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
 	down.Store(true)
-	mem.After = func(_ context.Context, c buffertest.Call) error {
-		if down.Load() && c.Op == buffertest.OpPut {
-			return errors.New("the answer was lost")
-		}
-		return nil
-	}
+	mem.After = failWhile(down.Load, errors.New("the answer was lost"), buffertest.OpPut)
 	var text bytes.Buffer
 	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
 	opts.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) {
 		c.Encoding = enc
 		if sealed {
@@ -102,17 +89,9 @@ func damagedRun(t *testing.T, sealed bool, enc driver.Encoding, damage func(fs *
 		for j := range 10 {
 			data = append(data, row(10*i+j, noise.text(700))...)
 		}
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 10})
-		if err == nil {
-			err = ticket.Wait(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: 10})
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	damage(fs)
 	down.Store(false)
 	b = open(t, opts)
@@ -186,9 +165,7 @@ func TestDamagedChunksAreSetAside(t *testing.T) {
 						t.Errorf("accepted %d, imported %d, damaged %d, want 100, %d, %d", st.Accepted, st.Target.Rows, st.Damaged.Rows, 100-n, n)
 					}
 					list, err := b.Damaged(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if len(list) != tc.places || strings.Count(log, "stored rows damaged") != tc.places {
 						t.Errorf("damage %+v, log %s: want %d places", list, log, tc.places)
 					}
@@ -218,21 +195,15 @@ func TestDamagedStoreFilesLoseOnlyTheirRows(t *testing.T) {
 				editChunks(t, fs, func(_ int, v []byte) []byte { return v })
 				// Opening the store has written the rows to a table. Compact, so that there is one copy.
 				db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()))
 				names, _ := fs.List("data")
 				for _, name := range names {
 					if !strings.HasSuffix(name, ".sst") {
 						continue
 					}
 					data, err := fs.Read("data/" + name)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if len(data) > 20<<10 {
 						fs.Rot("data/"+name, at*len(data)/100)
 						damaged++
@@ -283,15 +254,11 @@ func TestUnreadableSector(t *testing.T) {
 				broken.Store(!comesBack)
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if err := b.Sink("a").Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").Flush(t.Context()))
 				verify(t, b)
 				st, _ = b.Sink("a").Stats()
 				list, err := b.Damaged(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if comesBack {
 					if st.Target.Rows != 100 || len(list) != 0 {
 						t.Errorf("got %s, damage %+v, want 100 rows in the table and no damage", state(b, "a"), list)

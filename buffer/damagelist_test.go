@@ -24,9 +24,7 @@ func tenChunks(t *testing.T, fs *disktest.Disk, opts buffer.Options, down *atomi
 	down.Store(true)
 	opts = localdisk.On(opts, fs)
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None; c.Upload.Count = 100 })
 	noise := noise{rand.New(rand.NewPCG(1, 2))}
 	for i := range 10 {
@@ -34,22 +32,12 @@ func tenChunks(t *testing.T, fs *disktest.Disk, opts buffer.Options, down *atomi
 		for j := range 10 {
 			data = append(data, row(10*i+j, noise.text(700))...)
 		}
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 10})
-		if err == nil {
-			err = ticket.Wait(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: 10})
 	}
 	closeBuffer(t, b)
 	db, err := pebble.Open("data", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()))
 	down.Store(false)
 }
 
@@ -86,13 +74,9 @@ func TestForgetDamage(t *testing.T) {
 	}
 	verify(t, b)
 	copied := "copy"
-	if err := b.Checkpoint(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), copied))
 	in, err := buffer.Inspect(copied, localdisk.On(buffer.InspectOptions{}, disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close()
 	if list, err := in.Damaged(t.Context()); err != nil || len(list) != 1 || in.Stats().Damages != 1 {
 		t.Errorf("an inspection lists %+v: %v", list, err)
@@ -106,9 +90,7 @@ func TestDamageIsListedForItsRetention(t *testing.T) {
 		})
 		count := func() int {
 			list, err := b.Damaged(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return len(list)
 		}
 		time.Sleep(89 * 24 * time.Hour)

@@ -65,9 +65,7 @@ func TestHeldFileIsSplit(t *testing.T) {
 			withRefusing(t, c.names, func(t *testing.T, mem *buffertest.Memory, opts buffer.Options) {
 				b := openAt(t, "data", opts)
 				file := holdFile(t, b, c.rows, c.refused, c.sink)
-				if err := b.Sink("a").SplitFile(t.Context(), file); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").SplitFile(t.Context(), file))
 				flush(t, b, "a")
 				wantSplit(t, b, mem, c.rows, c.refused)
 				closeBuffer(t, b)
@@ -195,9 +193,7 @@ func TestPowerCutsAfterADecision(t *testing.T) {
 				if c.decision == "quarantine" {
 					decide = b.Sink("a").QuarantineFile
 				}
-				if err := decide(t.Context(), file); err != nil {
-					t.Fatal(err)
-				}
+				must(t, decide(t.Context(), file))
 				if at == 0 {
 					mu.Lock()
 					cut = disk.Cut(vfs.CrashCloneCfg{})
@@ -256,12 +252,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
 		define(t, b, "a", quarantined(func(q *buffer.QuarantineBounds) { q.HoldFiles, q.MaxRecords = true, 2 }), wait)
 		want("split, quarantine", buffer.ErrNotHeld, "not in staging yet")
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpImport {
-				return driver.Permanent(errors.New("no such table"))
-			}
-			return nil
-		}
+		mem.Before = failWhile(nil, driver.Permanent(errors.New("no such table")), buffertest.OpImport)
 		_ = b.Sink("a").Flush(t.Context())
 		want("split", buffer.ErrNotHeld, "not failed because of its rows, so a split does not help: remove the cause and retry the file")
 		var full *buffer.OverloadError
@@ -287,9 +278,7 @@ func TestUnsureRefusal(t *testing.T) {
 		if n := len(list(t, b, "a")); n > 0 {
 			t.Errorf("%d rows are in the quarantine, want 0", n)
 		}
-		if err := b.Sink("a").SplitFile(t.Context(), file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").SplitFile(t.Context(), file))
 		flush(t, b, "a")
 		wantSplit(t, b, mem, 5, refused)
 	})
@@ -343,9 +332,7 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 		if err := b.Sink("a").Flush(t.Context()); !errors.As(err, &held) {
 			t.Fatalf("Flush = %v", err)
 		}
-		if err := b.Sink("a").QuarantineFile(t.Context(), held.FileID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").QuarantineFile(t.Context(), held.FileID))
 		flush(t, b, "a")
 		wantAll(t, drv.Memory, tableA, 0, 3)
 		wantRecords(t, b, "a", "")

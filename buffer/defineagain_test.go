@@ -32,9 +32,7 @@ func TestDefinitionsAfterARestartDoNotWaitForTheDisk(t *testing.T) {
 			return func(c *buffer.SinkConfig) { kept(c); c.Table.Extend, c.Mapping = true, []byte(mapping) }
 		}
 		define(t, b, "mapping", extend("1"))
-		if err := b.Sink("dropped").Drop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("dropped").Drop(t.Context()))
 		put(t, b, first, 0, 10)
 		closeBuffer(t, b)
 

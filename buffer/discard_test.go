@@ -34,9 +34,7 @@ func TestDiscardErrors(t *testing.T) {
 		if err := b.Sink("a").Discard(t.Context(), "x-f1"); !errors.Is(err, buffer.ErrUnknownFile) {
 			t.Errorf("no file: %v", err)
 		}
-		if err := b.Sink("a").Discard(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Discard(t.Context(), id))
 		var held *buffer.HeldError
 		if err := <-barrier; !errors.As(err, &held) {
 			t.Errorf("flush of a file that was discarded: %v", err)
@@ -66,16 +64,12 @@ func TestDiscardedFileIsCleanedUpAfterARestart(t *testing.T) {
 		if err := b.Sink("a").Flush(barrier); err == nil {
 			t.Fatal("flush succeeds while the target is down")
 		}
-		if err := b.Sink("a").Discard(t.Context(), waitingFile(t, b)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Discard(t.Context(), waitingFile(t, b)))
 		synctest.Wait() // until the clean-up has failed
 		if len(mem.Objects()) != 1 {
 			t.Fatalf("staging has %v, want one object", mem.Objects())
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		up.Store(true)
 		b = open(t, opts)
 		synctest.Wait()
@@ -143,9 +137,7 @@ func TestDiscardWaitsForARunningImport(t *testing.T) {
 		}
 		b := open(t, memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 5)
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait()
 		discarded := make(chan error)
 		go func() { discarded <- b.Sink("a").Discard(t.Context(), waitingFile(t, b)) }()
@@ -173,9 +165,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 		b := open(t, memoryOptions(t, mem))
 		sink := define(t, b, "a")
 		put(t, b, sink, 0, 5)
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait() // until the upload of the first file has the turn
 		put(t, b, sink, 5, 8)
 		id := ""
@@ -198,9 +188,7 @@ func TestDiscardUpToKeepsAFileThatGrew(t *testing.T) {
 			t.Errorf("got %d rows discarded and %d waiting, want 0 and 4", st.Discarded.Rows, st.Local.Rows)
 		}
 		go discard(4)
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-result)
 		if st, _ := b.Sink("a").Stats(); st.Discarded.Rows != 4 {
 			t.Errorf("got %d rows discarded, want 4", st.Discarded.Rows)
 		}

@@ -41,18 +41,11 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 	const bound = 6 << 20
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpPut && down.Load() {
-			return errors.New("staging is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("staging is down"), buffertest.OpPut)
 	opts, dir := onDisk(t, mem)
 	opts.MaxDiskBytes = bound
 	b, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if runtime.GOOS == "linux" {
 		if n, _ := blocks(t, dir); n == 0 {
 			t.Skip("the file system does not say what it has allocated")
@@ -106,9 +99,7 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 			t.Errorf("round %d: the statistics say %d bytes, the files take %d", round, st, n)
 		}
 		down.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		eventually(t, func() bool {
 			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(int(next.Add(1)), "x"), Count: 1})
 			return err == nil && ticket.Wait(t.Context()) == nil
@@ -122,12 +113,8 @@ func TestDiskBoundHoldsForAllocatedBlocks(t *testing.T) {
 	if most.Load() > bound {
 		t.Errorf("the files took %d bytes, the bound is %d", most.Load(), bound)
 	}
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
+	must(t, b.Close())
 	if n, _ := blocks(t, dir); n > 2<<20 {
 		t.Errorf("closed with nothing waiting, the files take %d bytes", n)
 	}
@@ -138,9 +125,7 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts, dir := onDisk(t, mem)
 	b, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	text := noise{rand.New(rand.NewPCG(1, 2))}.text(64 << 10)
 	for i := range 400 { // 25 MB
@@ -149,12 +134,8 @@ func TestClosedBufferGivesRoomBack(t *testing.T) {
 	if n, _ := blocks(t, dir); n > 64<<20 {
 		t.Errorf("for 25 MB of rows the files take %d bytes", n)
 	}
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
+	must(t, b.Close())
 	if n, _ := blocks(t, dir); n > 2<<20 {
 		t.Errorf("closed with nothing waiting, the files take %d bytes", n)
 	}
@@ -173,9 +154,7 @@ func TestIdleBufferGivesRoomBack(t *testing.T) {
 		for i := range 100 {
 			put1(t, b, s, i, text)
 		}
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if n := b.Stats().StoreBytes; n < 4<<20 {
 			t.Fatalf("the log of %d bytes is not what this test is about", n)
 		}
@@ -208,12 +187,8 @@ func TestTooSmallVolumeIsNamed(t *testing.T) {
 	}
 	disk.SetUsage(vfs.DiskUsage{AvailBytes: 64 << 20, TotalBytes: 64 << 20})
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, b.Close())
 }
 
 // Rows are for their owner. Others can read no file of the local level, whatever the umask, nor of a checkpoint.
@@ -224,40 +199,28 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 	mem := buffertest.NewMemory()
 	opts, dir := onDisk(t, mem)
 	b, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a")
 	put(t, b, s, 0, 10)
 	modetest.Private(t, dir)
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder has mode %v (%v), want 0700", info.Mode(), err)
 	}
-	if err := b.Checkpoint(t.Context(), dir+"-copy"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), dir+"-copy"))
 	modetest.Private(t, dir+"-copy")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	modetest.Private(t, dir)
 	// What an earlier version has left is taken along.
 	names, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range names {
-		if err := os.Chmod(filepath.Join(dir, e.Name()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(dir, e.Name()), 0o644))
 	}
 	if b, err = buffer.Open(dir, opts); err != nil {
 		t.Fatal(err)
 	}
 	modetest.Private(t, dir)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 }
 
 // A caller that waits for room on the disk gets it as soon as there is some, even without other calls, because rows that leave
@@ -265,18 +228,11 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 func TestWaitingForBlocksEndsByItself(t *testing.T) {
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpPut && down.Load() {
-			return errors.New("staging is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("staging is down"), buffertest.OpPut)
 	opts, dir := onDisk(t, mem)
 	opts.MaxDiskBytes = 6 << 20
 	b, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	text := noise{rand.New(rand.NewPCG(1, 2))}.text(8 << 10)
 	down.Store(true)
@@ -290,9 +246,7 @@ func TestWaitingForBlocksEndsByItself(t *testing.T) {
 		if errors.As(err, &full) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -27,9 +27,7 @@ func TestDamagedObjectAfterEraseRows(t *testing.T) {
 	harms := map[string]func(t *testing.T, path string){
 		"flipped": func(t *testing.T, path string) { flipBit(t, path, seedtest.Rand(t)) },
 		"missing": func(t *testing.T, path string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(path))
 		},
 	}
 	targets := map[string]func(*buffertest.Memory) driver.Target{
@@ -77,20 +75,13 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 	var down atomic.Bool
 	down.Store(true)
 	mem := buffertest.NewMemory()
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if down.Load() && (c.Op == buffertest.OpImport || c.Op == buffertest.OpVoid) {
-			return errors.New("the target is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("the target is down"), buffertest.OpImport, buffertest.OpVoid)
 	opts := stagedOptions(root)
 	opts.Staging, opts.Target = dir.Staging(filepath.Join(root, "staging")), kind(mem)
 	b := openAt(t, filepath.Join(root, "data"), opts)
 	define(t, b, "a", stagedSink(driver.None))
 	if begun {
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		for b.Stats().Sinks[0].Files[0].Attempt < 1 {
 			runtime.Gosched()
 		}
@@ -124,9 +115,7 @@ func erasedAndDamaged(t *testing.T, root string, kind func(*buffertest.Memory) d
 	seen := map[int]int{}
 	for _, text := range ids(mem, tableA) {
 		id, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if seen[id]++; is(id) || id/stagedRows == damaged || seen[id] > 1 {
 			t.Errorf("row %d is in the table, %d times", id, seen[id])
 		}

@@ -36,6 +36,26 @@ func counts(mem *buffertest.Memory) *counting {
 	return &counting{struct{ driver.Target }{mem}, mem.CountFile}
 }
 
+// of selects the rows with a value.
+func of(value string) func(driver.Table, [][]byte) bool {
+	return func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == value }
+}
+
+// markedFirst opens a buffer with four rows, of which a call of EraseRows that ends early has marked the two with "first".
+func markedFirst(t *testing.T, opts buffer.Options) *buffer.Buffer {
+	t.Helper()
+	b := openAt(t, "data", opts)
+	s := define(t, b, "a")
+	for i, value := range []string{"first", "second", "first", "other"} {
+		put1(t, b, s, i, value)
+	}
+	res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), of("first"))
+	if err != nil || res.Marked != 2 {
+		t.Fatalf("the first call: %+v, %v, want 2 marked rows", res, err)
+	}
+	return b
+}
+
 // ofPerson selects the rows of a person.
 func ofPerson(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == bad }
 
@@ -254,12 +274,7 @@ func TestEraseRowsTellsApartTheRowsOfTwoCalls(t *testing.T) {
 		var away, lost atomic.Bool
 		away.Store(true)
 		lost.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if away.Load() && c.Op == buffertest.OpImport {
-				return errors.New("the target is down")
-			}
-			return nil
-		}
+		mem.Before = failWhile(away.Load, errors.New("the target is down"), buffertest.OpImport)
 		mem.After = func(_ context.Context, c buffertest.Call) error { // the response of the import is lost
 			if lost.Load() && c.Op == buffertest.OpImport {
 				return errors.New("the response is lost")
@@ -269,22 +284,9 @@ func TestEraseRowsTellsApartTheRowsOfTwoCalls(t *testing.T) {
 			}
 			return nil
 		}
-		b := openAt(t, "data", opts)
-		s := define(t, b, "a")
-		for i, value := range []string{"first", "second", "first", "other"} {
-			put1(t, b, s, i, value)
-		}
-		of := func(value string) func(driver.Table, [][]byte) bool {
-			return func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == value }
-		}
-		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), of("first"))
-		if err != nil || res.Marked != 2 {
-			t.Fatalf("the first call: %+v, %v, want 2 marked rows", res, err)
-		}
+		b := markedFirst(t, opts)
 		away.Store(false)
-		if err := b.Sink("a").Retry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Retry(t.Context()))
 		time.Sleep(time.Second)
 		done := make(chan buffer.ErasedRows)
 		go func() {
@@ -373,9 +375,7 @@ func TestSliceIsLostDuringEraseRows(t *testing.T) {
 		mu.Lock()
 		missing = b.Sink("a").Slices()[0].ID
 		mu.Unlock()
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		<-begun
 		mu.Lock()
 		away = false
@@ -427,22 +427,11 @@ func TestEraseRowsAfterAnImportWithoutOtherRows(t *testing.T) {
 			return mem.Import(ctx, f)
 		}}
 		opts.Target = target
-		b := openAt(t, "data", opts)
-		s := define(t, b, "a")
-		for i, value := range []string{"first", "second", "first", "other"} {
-			put1(t, b, s, i, value)
-		}
-		of := func(value string) func(driver.Table, [][]byte) bool {
-			return func(_ driver.Table, cells [][]byte) bool { return string(cells[1]) == value }
-		}
-		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Second), of("first"))
-		if err != nil || res.Marked != 2 {
-			t.Fatalf("the first call: %+v, %v, want 2 marked rows", res, err)
-		}
+		b := markedFirst(t, opts)
 		mu.Lock()
 		away = false
 		mu.Unlock()
-		res, err = b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), of("second"))
+		res, err := b.Sink("a").EraseRows(t.Context(), time.Now().Add(time.Hour), of("second"))
 		if err != nil || res.Found != 1 || res.Erased != 0 || res.Moved != 1 {
 			t.Errorf("the second call: %+v, %v, want 1 row that has moved: it is in the table", res, err)
 		}

@@ -79,12 +79,8 @@ func TestImportWaitsForTheLease(t *testing.T) {
 		s := define(t, b, "k")
 		put(t, b, s, 0, 5)
 		_, release, err := e.leases.Process("b").Take(t.Context(), leaseName)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Sink("k").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, b.Sink("k").CloseFile(t.Context(), 1))
 		time.Sleep(2 * time.Hour) // twice the retention
 		synctest.Wait()
 		f := b.Stats().Sinks[0].Files[0]
@@ -171,9 +167,7 @@ func TestLostLeaseEndsTheImport(t *testing.T) {
 		}
 		b := open(t, exclusiveOptions(t, e))
 		put(t, b, define(t, b, "k"), 0, 5)
-		if err := b.Sink("k").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("k").CloseFile(t.Context(), 1))
 		synctest.Wait()
 		if f := b.Stats().Sinks[0].Files[0]; f.Attempt != 1 || !strings.Contains(f.RetryReason, "the lease has ended") {
 			t.Errorf("the file is shown as %+v", f)
@@ -229,9 +223,7 @@ func TestLeasesThatFail(t *testing.T) {
 		opts.Leases = brokenLeases{errors.New("no servers")}
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "k"), 0, 5)
-		if err := b.Sink("k").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("k").CloseFile(t.Context(), 1))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if f := b.Stats().Sinks[0].Files[0]; f.Attempt < 3 || f.Leased || f.RetryReason != "no servers" {

@@ -87,9 +87,7 @@ func withOutage(t *testing.T, level slog.Level, check func(t *testing.T, b *buff
 		for _, id := range []string{"a", "b", "c"} {
 			s := define(t, b, id, func(c *buffer.SinkConfig) { c.Upload.Count = 1 })
 			putSlices(t, b, s, 100)
-			if err := b.Sink(id).CloseFile(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink(id).CloseFile(t.Context(), 1))
 		}
 		synctest.Wait()
 		check(t, b, o, log)
@@ -160,12 +158,7 @@ func (g *gated) before(_ context.Context, c buffertest.Call) error {
 
 func downMemory(down *atomic.Bool) *buffertest.Memory {
 	mem := buffertest.NewMemory()
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if down.Load() && c.Op == buffertest.OpPut {
-			return errors.New("down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("down"), buffertest.OpPut)
 	return mem
 }
 

@@ -76,9 +76,7 @@ func moveFiles(t *testing.T, to, from *buffer.Buffer, instance string, want int)
 // decideMove ends a move.
 func decideMove(t *testing.T, to, from *buffer.Buffer, instance string, moved bool) {
 	t.Helper()
-	if err := errors.Join(to.Moves().EndArrival(t.Context(), instance, moved), from.Moves().EndDeparture(t.Context(), moved)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(to.Moves().EndArrival(t.Context(), instance, moved), from.Moves().EndDeparture(t.Context(), moved)))
 }
 
 // Refused files move through two engines, each of which has a file too. They keep their ids, even if both engines restart. Before the
@@ -115,9 +113,7 @@ func TestFilesMove(t *testing.T) {
 		if got, want := second.Moves().Arrivals(), []buffer.Arrival{{Mover: buffer.Mover{Instance: "1st", Session: "s", Epoch: 7}, Files: 4}}; !slices.Equal(got, want) {
 			t.Errorf("Arrivals = %v, want %v", got, want)
 		}
-		if err := second.Sink("never defined elsewhere").Drop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second.Sink("never defined elsewhere").Drop(t.Context()))
 		if err := second.Sink("never defined elsewhere").Forget(t.Context()); !errors.Is(err, buffer.ErrSinkInUse) {
 			t.Errorf("Forget of a sink whose files arrive = %v, want ErrSinkInUse", err)
 		}
@@ -212,16 +208,12 @@ func TestFilesThatDoNotMove(t *testing.T) {
 		verify(t, second)
 		hangs.Store(true)
 		put(t, first, define(t, first, "b"), 0, 1)
-		if err := first.Sink("b").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.Sink("b").CloseFile(t.Context(), 1))
 		if n, err := first.Moves().BeginDeparture(t.Context()); err == nil || !strings.Contains(err.Error(), "not in staging yet") {
 			t.Errorf("BeginDeparture while a slice is not in staging = %d, %v, want an error", n, err)
 		}
 		hangs.Store(false)
-		if err := first.Sink("b").Retry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.Sink("b").Retry(t.Context()))
 		time.Sleep(time.Minute)
 		holdFiles(t, first, "a", 4, 30)
 		if n, err := first.Moves().BeginDeparture(t.Context()); err != nil || n != 33 {
@@ -255,9 +247,7 @@ func TestDepartureWaitsForAnImport(t *testing.T) {
 		}
 		b := openAt(t, "data", memoryOptions(t, mem))
 		put(t, b, define(t, b, "a"), 0, 2)
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		<-begun
 		left := make(chan string)
 		go func() {
@@ -299,9 +289,7 @@ func TestSplitFileMoves(t *testing.T) {
 		first := openAt(t, "data", opts)
 		s := define(t, first, "a", quarantined(), smallSlicesOf(rows))
 		putRows(t, first, s, rows, refused)
-		if err := first.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.Sink("a").CloseFile(t.Context(), 1))
 		time.Sleep(time.Minute)
 		second := openAt(t, "data", memoryOptions(t, mem))
 		define(t, second, "a", quarantined(), smallSlicesOf(rows))
@@ -346,9 +334,7 @@ func TestFileMoveSurvivesAPowerCut(t *testing.T) {
 			steps, after, decision := 0, 1+rng.IntN(5), false
 			step := func(do func() error) {
 				if steps++; steps <= after {
-					if err := do(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, do())
 				}
 			}
 			step(func() error { _, err := first.Moves().BeginDeparture(t.Context()); return err })

@@ -50,9 +50,7 @@ func TestFlushForgivesAnAttemptThatBeganBefore(t *testing.T) {
 				}
 				b := open(t, memoryOptions(t, mem))
 				put(t, b, define(t, b, "a"), 0, 5)
-				if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 				time.Sleep(time.Minute)
 				flushed := make(chan error)
 				go func() { flushed <- b.Sink("a").Flush(t.Context()) }()

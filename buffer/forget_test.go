@@ -29,15 +29,11 @@ func TestForget(t *testing.T) {
 		opts := memoryOptions(t, mem)
 		b := open(t, opts)
 		put(t, b, define(t, b, "a"), 0, 5)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		synctest.Wait()
 		up.Store(false) // the objects of the second file stay for a while
 		put(t, b, define(t, b, "a"), 5, 7)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if err := b.Sink("a").Forget(t.Context()); !errors.Is(err, buffer.ErrSinkInUse) {
 			t.Errorf("a sink that is defined: %v", err)
 		}
@@ -45,23 +41,15 @@ func TestForget(t *testing.T) {
 			t.Errorf("a sink that never was: %v", err)
 		}
 		put(t, b, define(t, b, "a"), 7, 8)
-		if err := b.Sink("a").Drop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Drop(t.Context()))
 		if err := b.Sink("a").Forget(t.Context()); err != nil && !errors.Is(err, buffer.ErrSinkInUse) { // the last file may be imported already
 			t.Errorf("a sink with a row that waits: %v", err)
 		}
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		for range 2 {
-			if err := b.Sink("a").Forget(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink("a").Forget(t.Context()))
 		}
-		if err := mem.Drop(t.Context(), "in.c-test.a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, mem.Drop(t.Context(), "in.c-test.a"))
 		check := func(when string) {
 			t.Helper()
 			st, _ := b.Sink("a").Stats()
@@ -73,9 +61,7 @@ func TestForget(t *testing.T) {
 			}
 		}
 		check("after forgetting")
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		up.Store(true)
 		b = open(t, opts)
 		synctest.Wait()
@@ -84,9 +70,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("staging still has %v", mem.Objects())
 		}
 		put(t, b, define(t, b, "a"), 0, 3)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if st, _ := b.Sink("a").Stats(); st.Target.Rows != 3 || st.Accepted != 3 || st.Dropped {
 			t.Errorf("a new sink of the name has %+v", st)
 		}
@@ -104,14 +88,10 @@ func TestSalvageKeepsForgotten(t *testing.T) {
 			disk := disktest.New(t)
 			opts := localdisk.On(memoryOptions(t, buffertest.NewMemory()), disk)
 			b, err := buffer.Open("data", opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put(t, b, define(t, b, "a"), 0, 5)
 			flush(t, b, "a")
-			if err := errors.Join(b.Sink("a").Drop(t.Context()), b.Sink("a").Forget(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(b.Sink("a").Drop(t.Context()), b.Sink("a").Forget(t.Context())))
 			rows := int64(0)
 			if again {
 				rows = 3
@@ -120,9 +100,7 @@ func TestSalvageKeepsForgotten(t *testing.T) {
 			}
 			closeBuffer(t, b)
 			names, err := disk.List("data")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, file := range names {
 				if strings.HasPrefix(file, "MANIFEST-") {
 					rot(t, disk, "data/"+file, func(int) int { return 10 })

@@ -40,28 +40,20 @@ func TestFormatsOfAllReleases(t *testing.T) {
 		t.Fatalf("no fixtures: %v", err)
 	}
 	page, err := os.ReadFile("../docs/upgrades.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, fixture := range fixtures {
 		if !strings.Contains(string(page), "`buffer/"+filepath.ToSlash(fixture)+"`") {
 			t.Errorf("docs/upgrades.md does not name %s", fixture)
 		}
 		t.Run(filepath.Base(fixture), func(t *testing.T) {
 			root := t.TempDir()
-			if err := os.CopyFS(root, os.DirFS(fixture)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.CopyFS(root, os.DirFS(fixture)))
 			got := describeStore(t, root) + drained + drainFixture(t, root)
 			if *writeFormat && fixture == current {
-				if err := os.WriteFile(filepath.Join(fixture, "want.txt"), []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(fixture, "want.txt"), []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(filepath.Join(fixture, "want.txt"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got != string(want) {
 				t.Errorf("the fixture is read as\n%s\nwant\n%s", got, want)
 			}
@@ -73,9 +65,7 @@ func TestFormatsOfAllReleases(t *testing.T) {
 // says so. They wait until it has its text columns again.
 func TestOldRowsMeetATypedTable(t *testing.T) {
 	root := t.TempDir()
-	if err := os.CopyFS(root, os.DirFS("testdata/format/v1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(root, os.DirFS("testdata/format/v1")))
 	const id = "in.c-test.staged"
 	opts := fixtureOptions(root)
 	if err := opts.Target.Ensure(t.Context(), driver.Table{ID: id, Columns: []datatype.Column{
@@ -84,9 +74,7 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := buffer.Open(filepath.Join(root, "data"), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
 	var held *buffer.HeldError
 	const want = `the column "id" is untyped in the mapping and int64 in the table, the column "value" is untyped in the mapping and string in the table. Rows that already wait need the table changed. For new rows, give the sink another table, ` +
@@ -94,9 +82,7 @@ func TestOldRowsMeetATypedTable(t *testing.T) {
 	if err := b.Sink("staged").Flush(t.Context()); !errors.As(err, &held) || held.Rows != 5 || !strings.HasSuffix(err.Error(), want) {
 		t.Fatalf("flush: %v", err)
 	}
-	if err := os.RemoveAll(filepath.Join(root, "tables", id)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(root, "tables", id)))
 	flush(t, b, "staged")
 	verify(t, b)
 	if got := describeTables(t, root); !strings.Contains(got, id+": 0(60) 1(60) 2(60) 3(60) 4(60)\n") {
@@ -111,9 +97,7 @@ const drained = "\ndrained:\n"
 func drainFixture(t *testing.T, root string) string {
 	t.Helper()
 	b, err := buffer.Open(filepath.Join(root, "data"), fixtureOptions(root))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -162,25 +146,19 @@ func TestKillsDuringUpgrades(t *testing.T) {
 	}
 	const fixture = "testdata/format/v1"
 	text, err := os.ReadFile(filepath.Join(fixture, "want.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, want, _ := strings.Cut(string(text), drained)
 	rng := seedtest.Rand(t)
 	found := map[string]int{}
 	for range proctest.Kills(t) {
 		root := t.TempDir()
-		if err := os.CopyFS(root, os.DirFS(fixture)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(root, os.DirFS(fixture)))
 		for range 1 + rng.IntN(2) {
 			p := proctest.Start(t, t.Name(), root)
 			p.Lines(1+rng.IntN(rng.IntN(12)+1), time.Duration(rng.IntN(20_000))*time.Microsecond, func(string) {})
 		}
 		version, err := os.ReadFile(filepath.Join(root, "data/forebay-format"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found[strings.TrimSpace(string(version))]++
 		if got := drainFixture(t, root); got != want {
 			t.Errorf("the tables have\n%s\nwant\n%s", got, want)
@@ -203,9 +181,7 @@ func describeStore(t *testing.T, root string) string {
 	t.Helper()
 	var out strings.Builder
 	in, err := buffer.Inspect(filepath.Join(root, "data"), buffer.InspectOptions{Staging: dir.Staging(filepath.Join(root, "staging"))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range in.Stats().Sinks {
 		if s.Version > 0 {
 			fmt.Fprintf(&out, "sink %s: version %d, retired %v\n", s.ID, s.Version, s.Retired)
@@ -226,14 +202,10 @@ func describeStore(t *testing.T, root string) string {
 			s.Reason, s.Level.Rows, s.Level.RawBytes, s.Attempt, strings.Count(rows.String(), "\n"), rows.Len())
 	}
 	damaged, err := in.Damaged(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range in.Stats().Sinks {
 		for r, err := range in.Rejected(t.Context(), s.ID, "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			fmt.Fprintf(&out, "rejected %s by %s: %s\n", r.ID, r.SinkID, describeRejected(t, in, r))
 		}
 	}
@@ -241,9 +213,7 @@ func describeStore(t *testing.T, root string) string {
 		fmt.Fprintf(&out, "damage %s: slice %s of %s, chunks %d to %d, %d rows, at %s\n",
 			d.ID, d.SliceID, d.SinkID, d.FirstChunk, d.LastChunk, d.Rows, d.At.Format(time.DateTime))
 	}
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, in.Close())
 	for _, kind := range slices.Sorted(maps.Keys(recordKinds(t, filepath.Join(root, "data")))) {
 		fmt.Fprintln(&out, kind)
 	}
@@ -254,14 +224,10 @@ func describeStore(t *testing.T, root string) string {
 func recordKinds(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	db, err := pebble.Open(dir, &pebble.Options{ReadOnly: true, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	it, err := db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer it.Close()
 	counts := map[string]int{}
 	for ok := it.First(); ok; ok = it.Next() {
@@ -310,9 +276,7 @@ func recordKinds(t *testing.T, dir string) map[string]bool {
 func describeTables(t *testing.T, root string) string {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(root, "*", "in.*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows := map[string][]string{}
 	for _, folder := range folders {
 		target, id := filepath.Split(folder)
@@ -321,9 +285,7 @@ func describeTables(t *testing.T, root string) string {
 			table = filepath.Base(target) + " " + id
 		}
 		for row, err := range dir.Tables(target).Cells(id) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			value := "NULL"
 			if row[1] != nil {
 				value = fmt.Sprint(len(row[1]))

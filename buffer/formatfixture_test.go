@@ -73,9 +73,7 @@ func (d fixtureDrivers) Import(ctx context.Context, f *driver.File) error {
 }
 
 func writeCurrentFormat(t *testing.T, root string) {
-	if err := os.RemoveAll(root); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(root))
 	disk := disktest.New(t)
 	synctest.Test(t, func(t *testing.T) { writeFixture(t, root, disk, func(d time.Duration) { time.Sleep(d) }) })
 	names, err := disk.List("data")
@@ -90,9 +88,7 @@ func writeCurrentFormat(t *testing.T, root string) {
 		data, e := disk.Read("data/" + name)
 		err = errors.Join(err, e, os.WriteFile(filepath.Join(root, "data", name), data, 0o644))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(time.Duration)) {
@@ -102,9 +98,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	opts = localdisk.On(opts, disk)
 	begin := func() *buffer.Buffer {
 		b, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	// fill appends rows, each in a separate commit. Long ones are compressed by themselves.
@@ -118,9 +112,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 	}
 	after := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sleep(3 * time.Second)
 	}
 	const many = 1000
@@ -177,9 +169,7 @@ func writeFixture(t *testing.T, root string, disk *disktest.Disk, sleep func(tim
 		t.Helper()
 		for _, row := range rows {
 			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(row + "\n"), Count: 1})
-			if err := errors.Join(err, ticket.Wait(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(err, ticket.Wait(t.Context())))
 		}
 	}
 	cells(b, define(t, b, "typed", with(driver.Gzip, 2), func(c *buffer.SinkConfig) { c.Table.Columns = typed }),
@@ -220,13 +210,9 @@ func writeQuarantine(t *testing.T, b *buffer.Buffer) {
 	ended.Value = nil
 	outcomes, replayed := s.ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: held[2].ID, Revision: held[2].Revision, Row: row(3, "third")})
 	_, discarded := b.Sink("rejected").DiscardRejected(t.Context(), held[3].ID)
-	if err := errors.Join(append(outcomes, err, b.Sink("rejected").SetPosition(t.Context(), ended), replayed, discarded)...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(append(outcomes, err, b.Sink("rejected").SetPosition(t.Context(), ended), replayed, discarded)...))
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(0, "v"), Count: 1, Position: at("run", "1")})
-	if err := errors.Join(err, ticket.Wait(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, ticket.Wait(t.Context())))
 }
 
 // writeMoved leaves a record of another engine in the quarantine, and one that arrives.
@@ -239,9 +225,7 @@ func writeMoved(t *testing.T, b *buffer.Buffer) {
 		receive(t, b, other, "of "+name, 1)
 		closeBuffer(t, other)
 	}
-	if err := b.Moves().EndArrival(t.Context(), "of here", true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Moves().EndArrival(t.Context(), "of here", true))
 }
 
 // writeMovedFiles leaves a file of another engine that waits for its import, and one that arrives.
@@ -251,16 +235,12 @@ func writeMovedFiles(t *testing.T, b *buffer.Buffer, opts buffer.Options, sleep 
 	for i, name := range []string{"here", "arriving"} {
 		other := openAt(t, "data", localdisk.On(opts, disktest.New(t)))
 		put(t, other, define(t, other, "held", smallSlices), 3*i, 3*i+3)
-		if err := other.Sink("held").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, other.Sink("held").CloseFile(t.Context(), 1))
 		sleep(3 * time.Second)
 		moveFiles(t, b, other, "files of "+name, 1)
 		closeBuffer(t, other)
 	}
-	if err := b.Moves().EndArrival(t.Context(), "files of here", true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Moves().EndArrival(t.Context(), "files of here", true))
 	sleep(3 * time.Second)
 }
 
@@ -268,9 +248,7 @@ func writeMovedFiles(t *testing.T, b *buffer.Buffer, opts buffer.Options, sleep 
 func describeRejected(t *testing.T, in *buffer.Inspection, r buffer.Rejected) string {
 	t.Helper()
 	_, record, came, err := in.RejectedRecord(t.Context(), r.SinkID, r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := fmt.Sprintf("at %s, revision %d, edited %v, info %q, %q, came as %q", r.At.Format(time.DateTime), r.Revision, r.Edited, r.Info, record, came)
 	if r.Poison != nil {
 		text += fmt.Sprintf(", refused in %s: %s, columns %v", r.Poison.FileID, r.Poison.RowError, r.Poison.Columns)

@@ -2,7 +2,6 @@ package buffer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,19 +95,12 @@ func TestRowsReachAGrownTableThatTheSinkHasLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var away atomic.Bool
 			mem := buffertest.NewMemory()
-			mem.Before = func(_ context.Context, c buffertest.Call) error {
-				if c.Op == buffertest.OpImport && away.Load() {
-					return errAway
-				}
-				return nil
-			}
+			mem.Before = failWhile(away.Load, errAway, buffertest.OpImport)
 			away.Store(true)
 			b := open(t, memoryOptions(t, mem))
 			first := define(t, b, "a")
 			put(t, b, first, 0, 5)
-			if err := mem.Extend(t.Context(), grown); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mem.Extend(t.Context(), grown))
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = grown })
 			away.Store(false)
 			define(t, b, "a", func(c *buffer.SinkConfig) { c.Table = next })

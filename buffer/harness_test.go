@@ -1,6 +1,7 @@
 package buffer_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,9 +31,7 @@ var columns = datatype.UntypedColumns("id", "value")
 func open(t *testing.T, opts buffer.Options) *buffer.Buffer {
 	t.Helper()
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -57,9 +56,7 @@ func define(t *testing.T, b *buffer.Buffer, id string, change ...func(*buffer.Si
 		f(&c)
 	}
 	s, err := b.Define(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -73,13 +70,9 @@ func put(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "v"), Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i == to-1 {
-			if err := ticket.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ticket.Wait(t.Context()))
 		}
 	}
 }
@@ -109,9 +102,7 @@ func wantIDs(t *testing.T, mem *buffertest.Memory, table string, from, to int) {
 func verify(t *testing.T, b *buffer.Buffer) {
 	t.Helper()
 	report, err := b.Verify(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !report.OK() {
 		t.Fatalf("the ledger does not hold: %+v", report)
 	}
@@ -132,9 +123,7 @@ func state(b *buffer.Buffer, id string) string {
 func openAt(t *testing.T, dir string, opts buffer.Options) *buffer.Buffer {
 	t.Helper()
 	b, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = b.Close() }) // after a failure, so that the bubble ends
 	return b
 }
@@ -163,9 +152,7 @@ func closeBuffer(t *testing.T, b *buffer.Buffer) {
 
 func flush(t *testing.T, b *buffer.Buffer, sink string) {
 	t.Helper()
-	if err := b.Sink(sink).Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink(sink).Flush(t.Context()))
 }
 
 // snapshot reads a folder of the real disk.
@@ -190,9 +177,7 @@ func snapshot(t *testing.T, dir string) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -217,15 +202,35 @@ func diskOptions(mem *buffertest.Memory) buffer.Options {
 
 func put1(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, id int, value string) {
 	t.Helper()
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ticket.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mustStore(t, b, buffer.Rows{Sink: s, Data: row(id, value), Count: 1})
 }
 
 func textLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
+	}
+}
+
+// mustStore appends rows and waits until they are stored.
+func mustStore(t testing.TB, b *buffer.Buffer, rows ...buffer.Rows) {
+	t.Helper()
+	ticket, err := b.Append(t.Context(), time.Now(), rows...)
+	must(t, err)
+	must(t, ticket.Wait(t.Context()))
+}
+
+// failWhile returns a hook of a Memory that fails the operations while on reports true, or always if on is nil.
+func failWhile(on func() bool, err error, ops ...buffertest.Op) func(context.Context, buffertest.Call) error {
+	return func(_ context.Context, c buffertest.Call) error {
+		if slices.Contains(ops, c.Op) && (on == nil || on()) {
+			return err
+		}
+		return nil
+	}
 }

@@ -2,7 +2,6 @@ package buffer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -26,12 +25,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal("the folder was created")
 	}
 	mem := buffertest.NewMemory()
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpImport {
-			return driver.Permanent(errors.New("not yet"))
-		}
-		return nil
-	}
+	mem.Before = failWhile(nil, driver.Permanent(errors.New("not yet")), buffertest.OpImport)
 	b := openAt(t, dir, diskOptions(mem))
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Table.Columns = datatype.UntypedColumns("id", `the "value"`) })
 	put(t, b, s, 0, 3)
@@ -48,9 +42,7 @@ func TestInspect(t *testing.T) {
 
 	before := snapshot(t, dir)
 	i, err := buffer.Inspect(dir, buffer.InspectOptions{Staging: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st := i.Stats().Sinks[0]
 	if st.Accepted != 5 || st.Local.Rows != 2 || st.Staging.Rows != 3 || len(st.Files) != 2 || st.Files[0].RetryReason != "not yet" {
 		t.Errorf("stats are %+v", st)
@@ -79,9 +71,7 @@ func TestInspect(t *testing.T) {
 	if err := i.WriteRows(t.Context(), io.Discard, "no-such"); err == nil {
 		t.Error("an unknown slice was exported")
 	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, i.Close())
 	after := snapshot(t, dir)
 	lock := filepath.Join(dir, "LOCK")
 	after[lock] = before[lock] // taking it changes its time

@@ -44,9 +44,7 @@ func TestLateImportIsNoRowGivenUp(t *testing.T) {
 				opts.Target, opts.AttemptTimeout, opts.Retention = target, time.Minute, time.Hour
 				b := open(t, opts)
 				put(t, b, define(t, b, "a"), 0, 3)
-				if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").CloseFile(t.Context(), 1))
 				switch how {
 				case "discard":
 					time.Sleep(2 * time.Minute)
@@ -120,9 +118,7 @@ func TestLateImportOutlivesAReopening(t *testing.T) {
 				b := open(t, opts)
 				s := define(t, b, "a")
 				put(t, b, s, 0, 3)
-				if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").CloseFile(t.Context(), 1))
 				synctest.Wait()
 				if tt.lateBefore {
 					time.Sleep(20 * time.Minute)
@@ -225,9 +221,7 @@ func TestLateSettingAsideIsIgnored(t *testing.T) {
 		close(staging.release)
 		synctest.Wait()
 		close(staging.put)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if list, err = b.Damaged(t.Context()); err != nil || len(list) != 1 {
 			t.Errorf("damage %+v: %v", list, err)
 		}

@@ -39,9 +39,7 @@ func TestLatencies(t *testing.T) {
 		move := func() {
 			t.Helper()
 			put(t, b, s, 0, 1)
-			if err := b.Sink("a").Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink("a").Flush(t.Context()))
 		}
 		near := func(what string, got, want time.Duration) {
 			t.Helper()

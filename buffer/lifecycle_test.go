@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/buffer/buffertest"
@@ -20,13 +19,7 @@ func TestSizeConditionsCountStoredBytes(t *testing.T) {
 			c.Upload.Size, c.Import.Size = 2000, 5000
 		})
 		// 100 KB of one letter are a few hundred bytes as they are stored.
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(0, strings.Repeat("x", 100<<10)), Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ticket.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		mustStore(t, b, buffer.Rows{Sink: s, Data: row(0, strings.Repeat("x", 100<<10)), Count: 1})
 		synctest.Wait()
 		if st, _ := b.Sink("a").Stats(); st.Local.Rows != 1 || st.Local.RawBytes < 100<<10 || st.Local.StoredBytes >= 2000 {
 			t.Fatalf("local %+v", st.Local)

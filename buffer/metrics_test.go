@@ -51,9 +51,7 @@ func TestMetrics(t *testing.T) {
 			"forebay.memory.size{}":                                  0,
 			"forebay.overloads{resource=memory}":                     0,
 		})
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait()
 		want(map[string]float64{
 			"forebay.files{sink=a,state=importing}":                     1,
@@ -64,9 +62,7 @@ func TestMetrics(t *testing.T) {
 		gate.open.Store(true)
 		flush(t, b, "a")
 		put(t, b, s, 5, 6)
-		if err := b.Sink("a").Discard(t.Context(), waitingFile(t, b)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Discard(t.Context(), waitingFile(t, b)))
 		synctest.Wait()
 		want(map[string]float64{
 			"forebay.rows.imported{sink=a}":     5,
@@ -141,9 +137,7 @@ func TestMetricsOfManySinks(t *testing.T) {
 				t.Errorf("%s is %g, want %g: %v", name, got[name], want, got)
 			}
 		}
-		if err := b.Sink("c").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("c").Flush(t.Context()))
 		for name := range meter.Collect() {
 			// Earlier measurements keep their attribute.
 			if strings.Contains(name, "sink=c") {

@@ -21,18 +21,14 @@ import (
 func rotTables(t *testing.T, disk *disktest.Disk, percent int) {
 	t.Helper()
 	names, err := disk.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	changed := 0
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".sst") {
 			continue
 		}
 		data, err := disk.Read("data/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(data) > 20<<10 {
 			disk.Rot("data/"+name, len(data)*percent/100)
 			changed++
@@ -129,9 +125,7 @@ func TestOnDamage(t *testing.T) {
 				})))
 				opts.Changelog = log.open()
 				b, err := buffer.Open("data", opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if c.open != nil {
 					c.open(b, disk)
 				}
@@ -164,9 +158,7 @@ func restoredLogHasAll(t *testing.T, mem *buffertest.Memory, log *fakeLog, opts 
 	t.Helper()
 	opts = localdisk.On(opts, disktest.New(t))
 	opts.Changelog = log.open()
-	if err := buffer.Restore("data", "", log.batches(0, log.len()), opts.Tuning); err != nil {
-		t.Fatal(err)
-	}
+	must(t, buffer.Restore("data", "", log.batches(0, log.len()), opts.Tuning))
 	b := openAt(t, "data", opts)
 	flush(t, b, "a")
 	wantAll(t, mem, "in.c-test.a", 0, 100)
@@ -239,15 +231,11 @@ func TestOnDamageOfAReopening(t *testing.T) {
 		s := define(t, b, "a")
 		synctest.Wait() // nothing else writes
 		names, err := disk.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			if strings.HasPrefix(name, "MANIFEST") {
 				data, err := disk.Read("data/" + name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				disk.Rot("data/"+name, len(data)/2)
 			}
 		}

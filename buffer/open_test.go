@@ -20,9 +20,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mem := buffertest.NewMemory()
 	b, err := buffer.Open(dir, buffer.Options{Staging: mem, Target: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
 	_, err = buffer.Open(dir, buffer.Options{Staging: mem, Target: mem})
 	if err == nil || !strings.Contains(err.Error(), "in use by another engine") {
@@ -38,24 +36,16 @@ func TestNewFoldersSurviveAPowerCut(t *testing.T) {
 		opts := memoryOptions(t, buffertest.NewMemory())
 		opts = localdisk.On(opts, fs)
 		b, err := buffer.Open(dir, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put(t, b, define(t, b, "a"), 0, 3)
 		opts = localdisk.On(opts, fs.Cut(vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}))
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		after, err := buffer.Open(dir, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if st, _ := after.Sink("a").Stats(); st.Accepted != 3 {
 			t.Errorf("%s: got %d rows after the cut, want 3", dir, st.Accepted)
 		}
-		if err := after.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, after.Close())
 	}
 }
 
@@ -66,9 +56,7 @@ func TestUnknownFormatIsRefusedUntouched(t *testing.T) {
 	put(t, b, define(t, b, "a"), 0, 10)
 	closeBuffer(t, b)
 	for _, version := range []string{"7\n", "1000000\n", "", "one", "1 2"} {
-		if err := os.WriteFile(filepath.Join(dir, "forebay-format"), []byte(version), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "forebay-format"), []byte(version), 0o600))
 		before := snapshot(t, dir)
 		var format *buffer.FormatError
 		if _, err := buffer.Open(dir, diskOptions(mem)); !errors.As(err, &format) || format.Found != strings.TrimSpace(version) {
@@ -86,15 +74,11 @@ func TestDataDirectoryIsPrivate(t *testing.T) {
 	dir := filepath.Join(parent, "deep", "local")
 	b := openAt(t, dir, diskOptions(buffertest.NewMemory()))
 	copied := filepath.Join(parent, "backup", "local")
-	if err := b.Checkpoint(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), copied))
 	closeBuffer(t, b)
 	for _, d := range []string{dir, filepath.Dir(dir), copied, filepath.Dir(copied)} {
 		info, err := os.Stat(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.Mode().Perm() != 0o700 {
 			t.Errorf("%s has the mode %o, want 700", d, info.Mode().Perm())
 		}

@@ -35,15 +35,11 @@ func TestImportIntervalCanBeLowered(t *testing.T) {
 		if _, err := b.Define(t.Context(), c); !errors.As(err, &limit) || limit.Min != "30s" {
 			t.Errorf("with the default: %v", err)
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		opts.MinImportInterval = time.Second
 		b = open(t, opts)
 		s, err := b.Define(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put(t, b, s, 0, 1)
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()

@@ -1,7 +1,6 @@
 package buffer_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,12 +28,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	mem := buffertest.NewMemory()
 	var down atomic.Bool
 	down.Store(true)
-	mem.Before = func(_ context.Context, c buffertest.Call) error {
-		if c.Op == buffertest.OpPut && down.Load() {
-			return errors.New("staging is down")
-		}
-		return nil
-	}
+	mem.Before = failWhile(down.Load, errors.New("staging is down"), buffertest.OpPut)
 	fs := &slowLog{FS: disktest.New(t), gate: make(chan struct{}, 1)}
 	opts := memoryOptions(t, mem)
 	opts = localdisk.On(opts, fs)
@@ -110,9 +104,7 @@ func TestBoundsHoldUnderLoadAndAllRecovers(t *testing.T) {
 	}
 
 	down.Store(false)
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 	last := fmt.Sprint(next.Add(1))
 	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(int(next.Load()), "after"), Count: 1})
 	if err == nil {
@@ -143,12 +135,7 @@ func TestRefusingSince(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var held atomic.Bool
 		held.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if c.Op == buffertest.OpPut && held.Load() {
-				return errors.New("staging is down")
-			}
-			return nil
-		}
+		mem.Before = failWhile(held.Load, errors.New("staging is down"), buffertest.OpPut)
 		opts := uncountedOptions(t, mem)
 		opts.MaxDiskBytes, opts.MaxSinkBytes, opts.MaxPendingBytes, opts.AdmissionWait = 4<<20, 2<<20, 1<<20, -1
 		b := open(t, opts)
@@ -169,9 +156,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		never := time.Time{}
 		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
-			if err := add(512 << 10); err != nil {
-				t.Fatal(err)
-			}
+			must(t, add(512<<10))
 		}
 		refusing(never, never) // it is full, and no caller was refused
 		time.Sleep(time.Minute)
@@ -200,9 +185,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		refusing(first, all)
 		held.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		synctest.Wait()
 		refusing(never, never)
 		if err := add(900 << 10); err != nil || s.Full() != nil {
@@ -210,9 +193,7 @@ func TestRefusingSince(t *testing.T) {
 		}
 		held.Store(true)
 		for b.Stats().Sinks[0].WaitingBytes < opts.MaxSinkBytes {
-			if err := add(512 << 10); err != nil {
-				t.Fatal(err)
-			}
+			must(t, add(512<<10))
 		}
 		time.Sleep(time.Minute)
 		again := time.Now().UTC()

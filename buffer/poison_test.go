@@ -66,13 +66,7 @@ func putAtOnce(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, rows int, 
 		}
 		data = append(data, row(i, value)...)
 	}
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: rows})
-	if err == nil {
-		err = ticket.Wait(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: rows})
 }
 
 func smallSlices(c *buffer.SinkConfig) { c.Upload.Count = 2 }
@@ -162,9 +156,7 @@ func TestRefusedRowsLeaveTheFileOfASinkWithoutAQuarantine(t *testing.T) {
 				mem.Refuse = nil
 				for _, r := range list(t, b, "a") {
 					_, row, _, err := b.Sink("a").RejectedRecord(t.Context(), r.ID)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if out, err := define(t, b, "a", smallSlices).ReplayRejected(t.Context(), time.Now(), buffer.ReplayRow{ID: r.ID, Row: row}); err != nil || out[0] != nil {
 						t.Fatalf("replay of %s: %v, %v", r.ID, out, err)
 					}
@@ -425,9 +417,7 @@ func TestSplitFileIsDiscarded(t *testing.T) {
 			t.Fatal("imported")
 		}
 		st, _ := b.Sink("a").Stats()
-		if err := b.Sink("a").Discard(t.Context(), st.Files[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Discard(t.Context(), st.Files[0].ID))
 		st, _ = b.Sink("a").Stats()
 		if st.Target.Rows != 4 || st.Discarded.Rows != 4 || len(mem.Rows(tableA)) != 4 || st.Target.RawBytes+st.Discarded.RawBytes != int64(8*len(row(0, "v"))+len("bad")-1) {
 			t.Errorf("in the table %d, counted %d + %d discarded: %+v", len(mem.Rows(tableA)), st.Target.Rows, st.Discarded.Rows, st)
@@ -544,13 +534,7 @@ func TestLargeRefusedRows(t *testing.T) {
 			if i%2 == 0 {
 				value = large
 			}
-			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: []byte(fmt.Sprintf("\"%d\",\"%s\"\n", i, strings.ReplaceAll(value, `"`, `""`))), Count: 1})
-			if err == nil {
-				err = ticket.Wait(t.Context())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustStore(t, b, buffer.Rows{Sink: s, Data: []byte(fmt.Sprintf("\"%d\",\"%s\"\n", i, strings.ReplaceAll(value, `"`, `""`))), Count: 1})
 		}
 		flush(t, b, "a")
 		all := list(t, b, "a")

@@ -49,9 +49,7 @@ func TestDamageWhileAFileIsSplit(t *testing.T) {
 					synctest.Wait() // for the attempt that was given up
 					mem.Before = nil
 					list, err := fs.List("data")
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					for _, name := range list {
 						if info, err := fs.Stat("data/" + name); err == nil && !info.IsDir() && info.Size() > 0 && name != "LOCK" && name != "forebay-format" {
 							names[name] = true

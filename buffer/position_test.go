@@ -19,9 +19,7 @@ import (
 func savedPosition(t *testing.T, b *buffer.Buffer, sink, name string) string {
 	t.Helper()
 	value, err := b.Sink(sink).Position(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(value)
 }
 
@@ -33,17 +31,13 @@ func at(name, value string) *buffer.Position {
 func TestPosition(t *testing.T) {
 	opts := memoryOptions(t, buffertest.NewMemory())
 	b, err := buffer.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "s")
 	other := define(t, b, "other")
 	if got := savedPosition(t, b, "s", "p"); got != "" {
 		t.Errorf("before its start: %q", got)
 	}
-	if err := b.Sink("s").SetPosition(t.Context(), *at("p", "begin")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("s").SetPosition(t.Context(), *at("p", "begin")))
 	for i := range 3 {
 		if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "v"), Count: 1, Position: at("p", fmt.Sprint(i))},
 			buffer.Rows{Sink: other, Data: row(i, "v"), Count: 1, Position: at("p", "never begun")}); err != nil {
@@ -56,9 +50,7 @@ func TestPosition(t *testing.T) {
 	if got := savedPosition(t, b, "other", "p"); got != "" {
 		t.Errorf("a position that nobody began: %q", got)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	b = open(t, opts)
 	if got := savedPosition(t, b, "s", "p"); got != "2" {
 		t.Errorf("after an opening: %q", got)
@@ -67,16 +59,8 @@ func TestPosition(t *testing.T) {
 	if got := savedPosition(t, b, "s", "p"); got != "2" {
 		t.Errorf("after another definition: %q", got)
 	}
-	if err := b.Sink("s").SetPosition(t.Context(), buffer.Position{Name: "p"}); err != nil {
-		t.Fatal(err)
-	}
-	ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1, Position: at("p", "3")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ticket.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("s").SetPosition(t.Context(), buffer.Position{Name: "p"}))
+	mustStore(t, b, buffer.Rows{Sink: s, Data: row(3, "v"), Count: 1, Position: at("p", "3")})
 	if got := savedPosition(t, b, "s", "p"); got != "" {
 		t.Errorf("rows have begun a position that had ended: %q", got)
 	}
@@ -86,9 +70,7 @@ func TestPositionsAreBounded(t *testing.T) {
 	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	define(t, b, "s")
 	for i := range 16 {
-		if err := b.Sink("s").SetPosition(t.Context(), *at(fmt.Sprint(i), "x")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("s").SetPosition(t.Context(), *at(fmt.Sprint(i), "x")))
 	}
 	if err := b.Sink("s").SetPosition(t.Context(), *at("16", "x")); !errors.Is(err, buffer.ErrTooManyPositions) {
 		t.Errorf("one more: %v", err)
@@ -121,9 +103,7 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 	for crash := range crashes {
 		mem := buffertest.NewMemory()
 		b, err := buffer.Open("data", localdisk.On(buffer.Options{Staging: staging, Target: mem, Tuning: buffer.Tuning{MemTableBytes: 1 << 20}}, disk))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := define(t, b, "s")
 		from := 0
 		if crash == 0 {
@@ -131,20 +111,14 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 		} else {
 			_, err = fmt.Sscan(savedPosition(t, b, "s", "p"), &from)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if crash == crashes-1 {
-			if err := b.Sink("s").Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink("s").Flush(t.Context()))
 			wantIDs(t, mem, "in.c-test.s", 0, from)
 			if from == 0 {
 				t.Error("no row was stored")
 			}
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Close())
 			return
 		}
 		for i := range 20 + rng.IntN(20) {
@@ -154,14 +128,10 @@ func TestPositionIsInTheBatchOfItsRows(t *testing.T) {
 			if err == nil && rng.IntN(3) == 0 {
 				err = ticket.Wait(t.Context())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		after := disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		disk = after
 	}
 }
@@ -182,9 +152,7 @@ func TestTargetOf(t *testing.T) {
 	b := open(t, opts)
 	for _, id := range []string{"s", "other"} {
 		put(t, b, define(t, b, id), 0, 5)
-		if err := b.Sink(id).Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink(id).Flush(t.Context()))
 	}
 	wantIDs(t, mem, "in.c-test.s", 0, 5)
 	wantIDs(t, other, "in.c-test.other", 0, 5)

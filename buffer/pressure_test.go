@@ -32,20 +32,14 @@ func feed(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, from, to int) (
 			<-time.After(100 * time.Millisecond)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i%100 == 99 {
-			if err := ticket.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ticket.Wait(t.Context()))
 		}
 		last = ticket
 		i++
 	}
-	if err := last.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, last.Wait(t.Context()))
 	return refused
 }
 
@@ -78,9 +72,7 @@ func TestFullSinkImportsWhatFillsIt(t *testing.T) {
 				if len(st.Files) > 40 {
 					t.Errorf("got %d files for 20 MB in a room of 2 MB, want at most 40", len(st.Files))
 				}
-				if err := b.Sink("a").Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("a").Flush(t.Context()))
 				wantIDs(t, mem, "in.c-test.a", 0, 20_000)
 				verify(t, b)
 			})
@@ -101,13 +93,7 @@ func TestPressureDuringAnOutageMakesFewFiles(t *testing.T) {
 		})
 		for i := 0; ; i += 20 {
 			data := bytes.Repeat(row(i, strings.Repeat("x", 1000)), 20)
-			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: data, Count: 20})
-			if err == nil {
-				err = ticket.Wait(t.Context())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustStore(t, b, buffer.Rows{Sink: s, Data: data, Count: 20})
 			if s.Full() != nil {
 				break
 			}
@@ -138,19 +124,13 @@ func TestPressureOfALargeCallAndOfALowerBound(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the room was not made: %v; %s", err, state(b, "a"))
 		}
-		if err := ticket.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ticket.Wait(t.Context()))
 		synctest.Wait()
 		feed(t, b, s, 801, 1101)
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		opts.MaxSinkBytes = 100 << 10
 		again, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer again.Close()
 		synctest.Wait()
 		if st, _ := again.Sink("a").Stats(); st.Target.Rows != 1101 {

@@ -68,9 +68,7 @@ func TestOutageCostsFewCallsAfterARestart(t *testing.T) {
 			t.Errorf("got %d calls in the first minute, want about one in 10 s", n)
 		}
 		o.away.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if n := arrived(b); n != 100 {
 			t.Errorf("got %d rows in the table, want 100", n)
 		}
@@ -127,9 +125,7 @@ func TestOrderOfAFailure(t *testing.T) {
 		b = openAt(t, "data", opts)
 		time.Sleep(time.Minute)
 		o.away.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		closeBuffer(t, b)
 		failures := regexp.MustCompile(`(?m)^.* msg="upload failed" (.*)$`).FindAllStringSubmatch(log.String(), -1)
 		if len(failures) < 4 {
@@ -173,9 +169,7 @@ func TestWritingFileShowsItsFailedUpload(t *testing.T) {
 			t.Errorf("its times are shown as %+v", f)
 		}
 		o.away.Store(false)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		if text := log.text.String(); !strings.Contains(text, `msg="upload works again"`) || !strings.Contains(text, "waiting=0") {
 			t.Errorf("the end of the outage is not logged with what still waits:\n%s", text)
 		}
@@ -195,9 +189,7 @@ func TestOneBrokenSinkKeepsItsPace(t *testing.T) {
 		for i := range 3600 {
 			put(t, b, sound, i, i+1)
 			if i%10 == 0 {
-				if err := b.Sink("sound").Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("sound").Flush(t.Context()))
 			}
 			time.Sleep(time.Second)
 		}
@@ -228,9 +220,7 @@ func TestMendedTableIsNoticed(t *testing.T) {
 				s := define(t, b, "a")
 				for i := range 5 { // five files
 					put(t, b, s, i, i+1)
-					if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-						t.Fatal(err)
-					}
+					must(t, b.Sink("a").CloseFile(t.Context(), 1))
 				}
 				time.Sleep(broken)
 				if n := calls.Load(); n > 5+10+int64(broken/(4*time.Minute)) {

@@ -43,18 +43,14 @@ func rejectAt(t *testing.T, at time.Time, b *buffer.Buffer, s *buffer.DefinedSin
 	if err == nil {
 		err = ticket.Wait(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // list returns the quarantine of a sink.
 func list(t *testing.T, b *buffer.Buffer, sink string) (all []buffer.Rejected) {
 	t.Helper()
 	for r, err := range b.Sink(sink).Rejected(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, r)
 	}
 	return all
@@ -66,9 +62,7 @@ func records(t *testing.T, b *buffer.Buffer, sink string) string {
 	var all []string
 	for _, r := range list(t, b, sink) {
 		_, record, came, err := b.Sink(sink).RejectedRecord(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text := string(record)
 		if string(came) != text {
 			text += " from " + string(came)
@@ -93,9 +87,7 @@ func replay(t *testing.T, b *buffer.Buffer, s *buffer.DefinedSink, first int, re
 		rows = append(rows, buffer.ReplayRow{ID: r.ID, Revision: r.Revision, Row: row(first+i, "v")})
 	}
 	outcomes, err := s.ReplayRejected(t.Context(), time.Now(), rows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return outcomes
 }
 
@@ -121,9 +113,7 @@ func TestQuarantine(t *testing.T) {
 		if err == nil {
 			err = ticket.Wait(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		began := time.Now()
 		time.Sleep(time.Hour)
 		reject(t, b, s, "two", "three", "", "five")
@@ -168,9 +158,7 @@ func TestQuarantine(t *testing.T) {
 		closeBuffer(t, b)
 
 		i, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, localdisk.Of(opts)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer i.Close()
 		for r, err := range i.Rejected(t.Context(), "a", "") {
 			if _, record, _, e := i.RejectedRecord(t.Context(), "a", r.ID); string(record) != "three" || errors.Join(err, e) != nil {
@@ -200,9 +188,7 @@ func TestEditsOfRejectedRecords(t *testing.T) {
 		return b.Sink("a").UpdateRejected(t.Context(), before.ID, revision, []byte(info), edit)
 	}
 	for i, u := range []struct{ data, want string }{{"good", "good from bad"}, {"-", "good from bad"}, {"better", "better from bad"}} {
-		if err := update(i, fmt.Sprint("info ", i), u.data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, update(i, fmt.Sprint("info ", i), u.data))
 		wantRecords(t, b, "a", u.want)
 		if err := update(i, "late", "late"); !errors.Is(err, buffer.ErrRejectedChanged) {
 			t.Errorf("an update of revision %d: %v", i, err)
@@ -345,9 +331,7 @@ func TestRejectedRecordsExpire(t *testing.T) {
 		reject(t, b, s, "one")
 		time.Sleep(40 * time.Minute)
 		reject(t, b, s, "two")
-		if err := b.Sink("a").UpdateRejected(t.Context(), list(t, b, "a")[0].ID, 0, []byte("again"), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").UpdateRejected(t.Context(), list(t, b, "a")[0].ID, 0, []byte("again"), nil))
 		closeBuffer(t, b)
 		time.Sleep(10 * time.Minute)
 		b = openAt(t, "data", opts)
@@ -372,9 +356,7 @@ func TestForgetNeedsAnEmptyQuarantine(t *testing.T) {
 	b := openAt(t, "data", opts)
 	reject(t, b, define(t, b, "a", quarantined()), "one")
 	first := list(t, b, "a")[0].ID
-	if err := b.Sink("a").Drop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Drop(t.Context()))
 	if err := b.Sink("a").Forget(t.Context()); !errors.Is(err, buffer.ErrSinkInUse) {
 		t.Errorf("with a record: %v", err)
 	}
@@ -399,14 +381,10 @@ func TestForgetNeedsAnEmptyQuarantine(t *testing.T) {
 func storedKinds(t *testing.T, disk vfs.FS) (kinds string) {
 	t.Helper()
 	db, err := pebble.Open("data", &pebble.Options{FS: disk, ReadOnly: true, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	it, err := db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
 		if kind := string(it.Key()[:1]); !strings.HasSuffix(kinds, kind) {

@@ -231,9 +231,7 @@ func TestChangelogHasTheQuarantine(t *testing.T) {
 	s := define(t, b, "a", quarantined())
 	reject(t, b, s, "one", "two", "three", "four")
 	all := list(t, b, "a")
-	if err := b.Sink("a").UpdateRejected(t.Context(), all[1].ID, 0, nil, []byte("2")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").UpdateRejected(t.Context(), all[1].ID, 0, nil, []byte("2")))
 	if got := replay(t, b, s, 0, all[2]); got[0] != nil {
 		t.Fatal(got)
 	}
@@ -243,9 +241,7 @@ func TestChangelogHasTheQuarantine(t *testing.T) {
 	n := log.len()
 
 	disk := disktest.New(t)
-	if err := buffer.Restore("data", "", log.batches(0, n), localdisk.On(buffer.Tuning{}, disk)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, buffer.Restore("data", "", log.batches(0, n), localdisk.On(buffer.Tuning{}, disk)))
 	wantFormat(t, disk, "3/3")
 	mem2 := buffertest.NewMemory()
 	opts2 := localdisk.On(memoryOptions(t, mem2), disk)
@@ -274,13 +270,9 @@ func TestUpgradeForAQuarantine(t *testing.T) {
 	mem, disk := buffertest.NewMemory(), disktest.New(t)
 	oldFolder(t, disk, mem)
 	b, err := buffer.Open("data", upgradeOptions(t, disk, mem, true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reject(t, b, define(t, b, "a", quarantined()), "one")
-	if err := b.Checkpoint(t.Context(), "copy"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), "copy"))
 	closeBuffer(t, b)
 	wantFormat(t, disk, "3/3")
 	if got, err := pebblestore.ReadNote(disk, "copy/forebay-format", 64); got != "3\n" || err != nil {
@@ -294,9 +286,7 @@ func TestUpgradeForAQuarantine(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := buffer.Open("data", upgradeOptions(t, disk, mem, keep))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		closeBuffer(t, b)
 		wantFormat(t, disk, "3/3")
 	}
@@ -311,9 +301,7 @@ func TestSalvageKeepsTheQuarantine(t *testing.T) {
 	reject(t, b, s, "one", "two", "three", "four", "five")
 	all := list(t, b, "a")
 	for i, text := range []string{"2", "II", "zwei"} {
-		if err := b.Sink("a").UpdateRejected(t.Context(), all[1].ID, i, fmt.Append(nil, i), []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").UpdateRejected(t.Context(), all[1].ID, i, fmt.Append(nil, i), []byte(text)))
 	}
 	if got := replay(t, b, s, 0, all[2]); got[0] != nil {
 		t.Fatal(got)
@@ -323,14 +311,10 @@ func TestSalvageKeepsTheQuarantine(t *testing.T) {
 	}
 	closeBuffer(t, b)
 	names, err := disk.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if strings.HasPrefix(name, "MANIFEST-") {
-			if err := disk.Remove("data/" + name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, disk.Remove("data/"+name))
 		}
 	}
 	b = openAt(t, "data", opts)
@@ -368,17 +352,13 @@ func TestVerifyReadsTheQuarantine(t *testing.T) {
 			reject(t, b, define(t, b, "a", quarantined()), "one", "two")
 			closeBuffer(t, b)
 			db, err := pebble.Open("data", &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("y"), UpperBound: []byte("z")})
 			if err != nil || !it.First() {
 				t.Fatal("no record is stored", err)
 			}
 			key := slices.Clone(it.Key())
-			if err := errors.Join(it.Close(), damage(db, key), db.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(it.Close(), damage(db, key), db.Close()))
 			b = openAt(t, "data", opts)
 			report, err := b.Verify(t.Context())
 			if err != nil || report.OK() || report.Sinks[0].Quarantined != 1 || !strings.Contains(report.Sinks[0].Differences[0], "rejected record") {

@@ -46,7 +46,7 @@ func TestReadSliceInEveryState(t *testing.T) {
 		want := []string{"0", "1", "2", "3"}
 		for _, state := range []buffer.SliceState{buffer.SliceWriting, buffer.SliceUploading, buffer.SliceUploaded} {
 			list := b.Sink("a").Slices()
-			if len(list) != 1 || list[0].State != state || list[0].Level.Rows != 4 || list[0].FileID != must(b.Sink("a").Stats()).Files[0].ID {
+			if len(list) != 1 || list[0].State != state || list[0].Level.Rows != 4 || list[0].FileID != statsOf(b.Sink("a").Stats()).Files[0].ID {
 				t.Fatalf("slices %+v, want one that is %s", list, state)
 			}
 			if got, err := readAll(t, b, id); err != nil || !slices.Equal(got, want) {
@@ -59,9 +59,7 @@ func TestReadSliceInEveryState(t *testing.T) {
 			synctest.Wait()
 		}
 		imports.Store(true)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		synctest.Wait()
 		if got, err := readAll(t, b, id); !errors.Is(err, buffer.ErrUnknownSlice) || len(got) > 0 {
 			t.Errorf("when its file has ended: %q, %v", got, err)
@@ -72,7 +70,7 @@ func TestReadSliceInEveryState(t *testing.T) {
 	})
 }
 
-func must(st buffer.SinkStats, _ bool) buffer.SinkStats { return st }
+func statsOf(st buffer.SinkStats, _ bool) buffer.SinkStats { return st }
 
 // What ends the reading comes back, and nothing is read afterwards.
 func TestReadSliceEnds(t *testing.T) {
@@ -117,9 +115,7 @@ func TestReadSliceOfASliceThatMoves(t *testing.T) {
 				t.Fatalf("slice %d: rows %q, %v", i, got, err)
 			}
 		}
-		if err := <-flushed; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-flushed)
 	}
 }
 

@@ -73,9 +73,7 @@ func TestKnownBesideACall(t *testing.T) {
 	defer closeBuffer(t, b)
 	mustOnce(t, b, 1, define(t, b, "a"))
 	c, err := b.Claim(t.Context(), keyOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []bool{true, false} {
 		list, running, err := b.Known(keyOf(1))
 		if err != nil || running != want || len(list) != 1 {

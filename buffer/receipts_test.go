@@ -58,9 +58,7 @@ func storeOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.Defined
 func mustOnce(t *testing.T, b *buffer.Buffer, key int, sinks ...*buffer.DefinedSink) int {
 	t.Helper()
 	n, err := storeOnce(t, b, key, sinks...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -138,9 +136,7 @@ func TestOneCallAKeyAtATime(t *testing.T) {
 	s := define(t, b, "a")
 	gate.hold()
 	first, err := b.Claim(t.Context(), keyOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(1, "v"), Count: 1, Claim: first, Receipt: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
@@ -285,20 +281,12 @@ func TestReceiptsAreBounded(t *testing.T) {
 		s := define(t, b, "a")
 		put := func(key int) bool {
 			c, err := b.Claim(t.Context(), keyOf(key))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer c.Release()
 			if len(c.Receipts()) > 0 {
 				return false
 			}
-			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(key, "v"), Count: 1, Claim: c, Receipt: make([]byte, size)})
-			if err == nil {
-				err = ticket.Wait(t.Context())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustStore(t, b, buffer.Rows{Sink: s, Data: row(key, "v"), Count: 1, Claim: c, Receipt: make([]byte, size)})
 			return true
 		}
 		const calls = 1500
@@ -338,9 +326,7 @@ func TestReceiptsInCopiesAndAfterDamage(t *testing.T) {
 	for key := range 100 {
 		mustOnce(t, b, key, s)
 	}
-	if err := b.Checkpoint(t.Context(), "copy"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), "copy"))
 	mustOnce(t, b, 100, s)
 	closeBuffer(t, b)
 	copied := openAt(t, "copy", opts)
@@ -353,9 +339,7 @@ func TestReceiptsInCopiesAndAfterDamage(t *testing.T) {
 	closeBuffer(t, copied)
 
 	names, err := fs.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if strings.HasPrefix(name, "MANIFEST-") {
 			rot(t, fs, "data/"+name, func(int) int { return 10 })
@@ -383,12 +367,8 @@ func TestReceiptOfAForgottenSink(t *testing.T) {
 	s := define(t, b, "a")
 	mustOnce(t, b, 1, s)
 	flush(t, b, "a")
-	if err := b.Sink("a").Drop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Sink("a").Forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Drop(t.Context()))
+	must(t, b.Sink("a").Forget(t.Context()))
 	s = define(t, b, "a")
 	for i, want := range []int{1, 0} {
 		if n := mustOnce(t, b, 1, s); n != want {
@@ -402,9 +382,7 @@ func TestGivenUpTurn(t *testing.T) {
 	b := open(t, memoryOptions(t, buffertest.NewMemory()))
 	s := define(t, b, "a")
 	held, err := b.Claim(t.Context(), keyOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	given := make(chan error)
 	go func() {

@@ -27,17 +27,11 @@ func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tabl
 		bytes.Compare, pebble.KeyRange{Start: []byte{format.PrefixChunk}, End: []byte{format.PrefixChunk + 1}}, pebble.SpanPolicy{},
 	)
 	db, err := pebble.Open("data", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false)))
 	records, live := map[string]string{}, map[string]bool{}
 	levels, err := db.SSTables()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, level := range levels {
 		for _, table := range level {
 			name := fmt.Sprintf("%06d.sst", table.FileNum)
@@ -53,24 +47,16 @@ func (w *damageWorld) tablesApart(t *testing.T) (records map[string]string, tabl
 	}
 	for _, prefix := range []byte{format.PrefixSink, format.PrefixFile, format.PrefixSlice} {
 		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for ok := it.First(); ok; ok = it.Next() {
 			records[string(it.Key())] = string(it.Value())
 		}
-		if err := it.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, it.Close())
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for name := range w.files(t) { // the store may still have to delete tables that the compaction has replaced
 		if strings.HasSuffix(name, ".sst") && !live[name] {
-			if err := w.fs.Remove("data/" + name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.fs.Remove("data/"+name))
 		}
 	}
 	return records, tables
@@ -90,9 +76,7 @@ func TestLostRecordsLoseNoRows(t *testing.T) {
 				for _, name := range tables {
 					path := "data/" + name
 					data, err := w.fs.Read(path)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					switch how {
 					case "wrong byte at the start":
 						w.fs.Rot(path, 10)
@@ -101,9 +85,7 @@ func TestLostRecordsLoseNoRows(t *testing.T) {
 					case "wrong byte at the end":
 						w.fs.Rot(path, len(data)-10)
 					case "missing":
-						if err := w.fs.Remove(path); err != nil {
-							t.Fatal(err)
-						}
+						must(t, w.fs.Remove(path))
 					}
 				}
 				missing, list := w.check(t)
@@ -130,9 +112,7 @@ func TestCopyOfTheRecords(t *testing.T) {
 			}
 			copied := map[string]string{}
 			text, err := w.fs.Read("data/" + format.CopyFile)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
 				kind, num, content, ok := format.ParseCopyLine(line)
 				if !ok || (i == 0) != (kind == format.CopyInstance) {
@@ -168,17 +148,13 @@ func TestOldCopyOfTheRecordsDoublesNothing(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, disk func(testing.TB) *disktest.Disk) {
 		w := newDamageWorldOn(t, disk(t), false, false)
 		old, err := w.fs.Read("data/" + format.CopyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if missing, _ := w.check(t); missing > 0 {
 			t.Fatalf("%d rows are missing without any damage, want 0", missing)
 		}
 		_, tables := w.tablesApart(t)
 		for _, name := range tables {
-			if err := w.fs.Remove("data/" + name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.fs.Remove("data/"+name))
 		}
 		if err := pebblestore.WriteNote(w.fs, "data", format.CopyFile, string(old)); err != nil || len(tables) == 0 {
 			t.Fatalf("%v, %d tables have records", err, len(tables))

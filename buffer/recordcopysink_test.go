@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -28,13 +27,9 @@ func recordTables(t *testing.T, fs *disktest.Disk) (all, sinks []string) {
 	if err == nil {
 		err = errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	levels, err := db.SSTables()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, level := range levels {
 		for _, table := range level {
 			first, last := table.Smallest.UserKey[0], table.Largest.UserKey[0]
@@ -49,9 +44,7 @@ func recordTables(t *testing.T, fs *disktest.Disk) (all, sinks []string) {
 			}
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if len(sinks) == 0 || len(all) == len(sinks) {
 		t.Fatalf("the tables %q have records of sinks, the tables %q other records", sinks, all)
 	}
@@ -70,18 +63,10 @@ func TestLostRecordsOfSinks(t *testing.T) {
 				b := openAt(t, "data", opts)
 				other, s := define(t, b, "a"), define(t, b, "b")
 				mustOnce(t, b, calls, other)
-				if err := b.Sink("b").SetPosition(t.Context(), *at("run", "0")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Sink("b").SetPosition(t.Context(), *at("run", "0")))
 				for i := range calls {
 					mustOnce(t, b, i, s)
-					ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(100+i, "v"), Count: 1, Position: at("run", fmt.Sprint(i+1))})
-					if err == nil {
-						err = ticket.Wait(t.Context())
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					mustStore(t, b, buffer.Rows{Sink: s, Data: row(100+i, "v"), Count: 1, Position: at("run", fmt.Sprint(i+1))})
 				}
 				flush(t, b, "a")
 				flush(t, b, "b")
@@ -91,9 +76,7 @@ func TestLostRecordsOfSinks(t *testing.T) {
 				_, tables := recordTables(t, fs)
 				for _, path := range tables {
 					if how == "missing" {
-						if err := fs.Remove(path); err != nil {
-							t.Fatal(err)
-						}
+						must(t, fs.Remove(path))
 					} else {
 						fs.Rot(path, 10)
 					}
@@ -135,9 +118,7 @@ func TestKeysOfLostSinks(t *testing.T) {
 		closeBuffer(t, b)
 		tables, _ := recordTables(t, fs)
 		for _, path := range append(tables, "data/"+format.CopyFile) {
-			if err := fs.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fs.Remove(path))
 		}
 		b = openAt(t, "data", opts)
 		if list, err := b.Damaged(t.Context()); err != nil || len(list) == 0 {

@@ -39,9 +39,7 @@ func TestRefusedRowsHoldTheirFile(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", f.State, f.RetryReason, want)
 		}
 		refuse.Store(false)
-		if err := b.Sink("a").Retry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Retry(t.Context()))
 		synctest.Wait()
 		if st, _ = b.Sink("a").Stats(); st.Target.Rows != 1 {
 			t.Errorf("got %d rows in the table, want 1", st.Target.Rows)

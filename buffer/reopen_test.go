@@ -32,17 +32,11 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 		MemTableBytes: 1 << 20, Retry: buffer.Retry{Initial: time.Millisecond, Max: 20 * time.Millisecond},
 	}}
 	b, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	put(t, b, s, 0, 1)
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
+	must(t, os.Rename(dir, dir+".away"))
 	var failed *buffer.FailedError
 	pad := strings.Repeat("abcdefgh", 8<<10)
 	for i := 1; i < 1000 && failed == nil; i++ { // until the log has to be rotated
@@ -68,22 +62,16 @@ func TestVanishedFolderIsNotReplaced(t *testing.T) {
 	}
 	// The folder is back. Everything that was acknowledged in it is.
 	_ = os.RemoveAll(dir)
-	if err := os.Rename(dir+".away", dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(dir+".away", dir))
 	again, err := buffer.Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := again.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	put(t, again, define(t, again, "a"), 5000, 5001)
-	if err := again.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Sink("a").Flush(t.Context()))
 	seen := map[string]bool{}
 	for _, id := range ids(mem, "in.c-test.a") {
 		if seen[id] {
@@ -118,9 +106,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		lost := define(t, b, "a")
 		add := func(s *buffer.DefinedSink, id int) buffer.Ticket {
 			ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(id, "v"), Count: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return ticket
 		}
 
@@ -131,9 +117,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		ticket := add(lost, 1) // of the next group
 		synctest.Wait()        // for the copy of the records
 		names, err := disk.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names { // no record is left
 			switch path := "data/" + name; {
 			case strings.HasSuffix(name, ".log"), strings.HasSuffix(name, ".sst"), name == format.CopyFile:
@@ -142,9 +126,7 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 				rot(t, disk, path, func(int) int { return 10 })
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		close(goOn)
 		if err := <-failing; err == nil {
 			t.Error("a row was acknowledged by a disk that failed")
@@ -165,16 +147,12 @@ func TestRowsInMemoryOfALostSinkAreDropped(t *testing.T) {
 		}
 		verify(t, b)
 		damages := b.Stats().Damages
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		b = open(t, opts)
 		if st := b.Stats(); st.Damages != damages || len(st.Sinks) != 1 || st.Sinks[0].Accepted != 3 {
 			t.Errorf("got %d damages, want %d; got sinks %+v, want one with 3 accepted rows", st.Damages, damages, st.Sinks)
 		}
-		if err := b.Sink("b").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("b").Flush(t.Context()))
 		wantIDs(t, mem, "in.c-test.b", 0, 3)
 		wantIDs(t, mem, "in.c-test.a", 0, 0)
 	})

@@ -43,9 +43,7 @@ func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 				numbers := slices.Sorted(maps.Keys(known))
 				n := numbers[l.rng.IntN(len(numbers))]
 				l.disk = disktest.New(t)
-				if err := buffer.RestoreIncomplete("restored", "", l.log.batches(0, n), localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.FS(l.disk))); err != nil {
-					t.Fatal(err)
-				}
+				must(t, buffer.RestoreIncomplete("restored", "", l.log.batches(0, n), localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, vfs.FS(l.disk))))
 				l.log.set(func() { l.log.stored, l.log.pending = l.log.stored[:n], nil })
 				l.down.target.Store(false)
 				l.open("restored")
@@ -66,9 +64,7 @@ func TestRestoredLifeWithoutItsEnd(t *testing.T) {
 					}
 				}
 				report, err := l.b.Verify(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, s := range report.Sinks {
 					if s.ID != "c" && len(s.Differences) != 0 { // the rows discarded from c are no longer in staging
 						t.Errorf("the ledger does not hold: %+v", s)
@@ -132,9 +128,7 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 		for i := range 3 {
 			put(t, b, s, 2*i, 2*i+2)
 		}
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait()
 		n := log.len()
 		closeBuffer(t, b)
@@ -142,9 +136,7 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 			t.Fatalf("the target has %d rows, want the rows of the first slice", n)
 		}
 		target.fails = false
-		if err := buffer.RestoreIncomplete("restored", "", log.batches(0, n), opts.Tuning); err != nil {
-			t.Fatal(err)
-		}
+		must(t, buffer.RestoreIncomplete("restored", "", log.batches(0, n), opts.Tuning))
 		log.set(func() { log.stored, log.pending = log.stored[:n], nil })
 		opts.Changelog = log.open()
 		b = openAt(t, "restored", opts)

@@ -30,23 +30,17 @@ import (
 func keys(t *testing.T, disk vfs.FS, dir string) map[string]string {
 	t.Helper()
 	db, err := pebble.Open(dir, &pebble.Options{FS: disk, ReadOnly: true, ErrorIfNotExists: true, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	it, err := db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := map[string]string{}
 	for ok := it.First(); ok; ok = it.Next() {
 		if it.Key()[0] != 't' { // copies of batches that the log may lack
 			all[string(it.Key())] = string(it.Value())
 		}
 	}
-	if err := it.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Close())
 	return all
 }
 
@@ -321,13 +315,9 @@ func (l *replicatedLife) restore(number int) *disktest.Disk {
 func positionOf(t *testing.T, disk vfs.FS, dir string) int {
 	t.Helper()
 	i, err := buffer.Inspect(dir, localdisk.On(buffer.InspectOptions{}, disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at := i.LogPosition()
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, i.Close())
 	return int(at.Number)
 }
 
@@ -395,9 +385,7 @@ func TestRestoreRefuses(t *testing.T) {
 		opts := replicated(t, mem, log)
 		b := openAt(t, "data", opts)
 		put(t, b, define(t, b, "a"), 0, 5)
-		if err := b.Checkpoint(t.Context(), "copy"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Checkpoint(t.Context(), "copy"))
 		for id := range 3 { // a batch each
 			put1(t, b, define(t, b, "a"), 5+id, "v")
 		}

@@ -22,9 +22,7 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 		mem := buffertest.NewMemory()
 		opts := memoryOptions(t, mem)
 		b, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		mustEnsure(t, mem)
 		mem.Alter("in.c-test.a", datatype.UntypedColumns("id", "other")...)
 		put(t, b, define(t, b, "a"), 0, 3)
@@ -37,24 +35,18 @@ func TestRowsExpireOnlyAfterAnAttempt(t *testing.T) {
 		if f := b.Stats().Sinks[0].Files[0]; !f.Permanent || time.Since(f.FirstFailed) > time.Second || !f.UploadAt.IsZero() || !f.ImportAt.IsZero() {
 			t.Errorf("a file that needs help is shown as %+v", f)
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		time.Sleep(8 * 24 * time.Hour)
 		mem.Alter("in.c-test.a", columns...)
 		b = open(t, opts)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		wantIDs(t, mem, "in.c-test.a", 0, 3)
 	})
 }
 
 func mustEnsure(t *testing.T, mem *buffertest.Memory) {
 	t.Helper()
-	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-test.a", Columns: columns}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Ensure(t.Context(), driver.Table{ID: "in.c-test.a", Columns: columns}))
 }
 
 // A repaired table is found without a request.
@@ -108,9 +100,7 @@ func TestOneFailingSinkDoesNotDelayAnother(t *testing.T) {
 		put(t, b, good, 0, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := b.Sink("good").Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("good").Flush(ctx))
 		var held *buffer.HeldError
 		if err := b.Sink("bad").Flush(ctx); !errors.As(err, &held) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("flush of the hanging sink: %v, want a HeldError that wraps the deadline", err)

@@ -60,9 +60,7 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 	w.opts.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.opts.Retry = buffer.Retry{Initial: time.Millisecond, Max: 5 * time.Millisecond}
 	b, err := buffer.Open("data", w.opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	noise := noise{rand.New(rand.NewPCG(1, 2))}
 	var sinks []*buffer.DefinedSink
 	for _, id := range damageSinks {
@@ -75,25 +73,19 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 				if err == nil && i%4 == 3 {
 					err = ticket.Wait(t.Context())
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 			}
 			w.rows++
 		}
 	}
 	closeFiles := func() {
 		for _, id := range damageSinks {
-			if err := b.Sink(id).CloseFile(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink(id).CloseFile(t.Context(), 1))
 		}
 	}
 	append40()
 	for _, id := range damageSinks {
-		if err := b.Sink(id).Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink(id).Flush(t.Context()))
 	}
 	w.targetDown.Store(true)
 	append40()
@@ -105,9 +97,7 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 	append40()
 	closeFiles()
 	append40()
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	if inTables {
 		w.toTables(t)
 	}
@@ -118,21 +108,15 @@ func newDamageWorldOn(t *testing.T, fs *disktest.Disk, inTables, keepFormat bool
 func (w *damageWorld) toTables(t *testing.T) {
 	t.Helper()
 	db, err := pebble.Open("data", &pebble.Options{FS: w.fs, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Flush(), db.Compact(t.Context(), []byte("a"), []byte("z"), false), db.Close()))
 }
 
 // files returns the names of the files with bytes in the data directory.
 func (w *damageWorld) files(t *testing.T) map[string]int {
 	t.Helper()
 	names, err := w.fs.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sizes := map[string]int{}
 	for _, name := range names {
 		if data, err := w.fs.Read("data/" + name); err == nil {
@@ -279,20 +263,14 @@ func TestAnyMissingFile(t *testing.T) {
 						}
 						if cut {
 							half, err := w.fs.Open(path)
-							if err != nil {
-								t.Fatal(err)
-							}
+							must(t, err)
 							data, err := io.ReadAll(half)
-							if err != nil {
-								t.Fatal(err)
-							}
+							must(t, err)
 							f, err := w.fs.Create(path, vfs.WriteCategoryUnspecified)
 							if err == nil {
 								_, err = f.Write(data[:len(data)/2])
 							}
-							if err := errors.Join(err, f.Close(), half.Close()); err != nil {
-								t.Fatal(err)
-							}
+							must(t, errors.Join(err, f.Close(), half.Close()))
 							if name == "forebay-format" {
 								return
 							}
@@ -323,9 +301,7 @@ func TestDamageWithoutAFormatFile(t *testing.T) {
 						t.Skip("the file is not there this time")
 					}
 					for _, path := range []string{"data/" + name, "data/forebay-format"} {
-						if err := w.fs.Remove(path); err != nil {
-							t.Fatal(err)
-						}
+						must(t, w.fs.Remove(path))
 					}
 					missing, list := w.check(t)
 					t.Logf("%d of %d rows are missing, damage %+v", missing, 2*w.rows, summary(list))
@@ -346,15 +322,11 @@ func TestSalvageKeepsTheFormat(t *testing.T) {
 		wantFormat(t, w.fs, "1/1")
 		for name := range w.files(t) {
 			if strings.HasPrefix(name, "MANIFEST-") || name == "forebay-format" && tc.file != "1\n" {
-				if err := w.fs.Remove("data/" + name); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.fs.Remove("data/"+name))
 			}
 		}
 		if tc.file == "2\n" { // an upgrade was cut short
-			if err := pebblestore.WriteNote(w.fs, "data", "forebay-format", tc.file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, pebblestore.WriteNote(w.fs, "data", "forebay-format", tc.file))
 		}
 		w.opts.KeepFormat = tc.keep
 		if missing, _ := w.check(t); missing > 0 || !strings.Contains(w.log.String(), "local level salvaged") {
@@ -378,9 +350,7 @@ func eventually(t *testing.T, ok func() bool) {
 func (w *damageWorld) change(t *testing.T, name string, change func([]byte) []byte) {
 	t.Helper()
 	old, err := w.fs.Read("data/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data := change(bytes.Clone(old))
 	writeFile(t, w.fs, "data/"+name, data)
 }

@@ -21,22 +21,14 @@ import (
 func rot(t *testing.T, fs vfs.FS, path string, at func(size int) int) {
 	t.Helper()
 	f, err := fs.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := io.ReadAll(f)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 	data[at(len(data))] ^= 4
 	g, err := fs.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = g.Write(data)
-	if err := errors.Join(err, g.Sync(), g.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, g.Sync(), g.Close()))
 }
 
 // A salvage that is cut short at any operation, with the power, is taken up by the next opening. Nothing is lost by it, and

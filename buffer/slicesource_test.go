@@ -26,14 +26,10 @@ func TestForgottenReaderEndsWithPut(t *testing.T) {
 		return errors.New("connection refused")
 	}}
 	withTwist(t, drv, func(t *testing.T, b *buffer.Buffer) {
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		time.Sleep(time.Minute)
 		begin := time.Now()
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("Close waited %s", took)
 		}
@@ -67,13 +63,9 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 		opts := memoryOptions(t, drv.Memory)
 		opts.Staging, opts.Target, opts.AttemptTimeout = drv, drv, time.Minute
 		b, err := buffer.Open("data", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put(t, b, define(t, b, "a", plain), 0, 5)
-		if err := b.Sink("a").CloseFile(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), 1))
 		synctest.Wait()
 		begin := time.Now()
 		if err := b.Close(); err == nil || time.Since(begin) > time.Minute {
@@ -83,9 +75,7 @@ func TestCloseUnderAStuckReader(t *testing.T) {
 		after := open(t, opts)
 		put(t, after, define(t, after, "a", plain), 5, 8)
 		close(release)
-		if err := after.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, after.Sink("a").Flush(t.Context()))
 		wantAll(t, drv.Memory, "in.c-test.a", 0, 8)
 		verify(t, after)
 	})

@@ -50,13 +50,9 @@ func TestSnapshotOfSilentChangelog(t *testing.T) {
 			t.Error("the changelog has a new owner")
 		}
 		log.setAway(false)
-		if err := ticket.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ticket.Wait(t.Context()))
 		closeBuffer(t, b)
-		if err := buffer.Restore("restored", "copy", log.batches(0, log.len()), opts.Tuning); err != nil {
-			t.Fatal(err)
-		}
+		must(t, buffer.Restore("restored", "copy", log.batches(0, log.len()), opts.Tuning))
 		if !maps.Equal(keys(t, disk, "restored"), keys(t, disk, "data")) {
 			t.Error("the restored level has other keys")
 		}
@@ -112,9 +108,7 @@ func TestSnapshotRefuses(t *testing.T) {
 		if _, err := b.Snapshot(ctx, "copy"); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("into a folder that exists: %v", err)
 		}
-		if err := disk.RemoveAll("copy"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, disk.RemoveAll("copy"))
 		log.setError(fmt.Errorf("epoch 2 is another's: %w", buffer.ErrFenced))
 		_ = tryRow(t, b, s, 5)
 		refused("fenced", as(new(*buffer.FencedError)))
@@ -214,9 +208,7 @@ func TestCloseDuringSnapshot(t *testing.T) {
 		opts := replicated(t, mem, log)
 		disk := &stalledSyncs{FS: localdisk.Of(opts)}
 		b, err := buffer.Open("data", localdisk.On(opts, vfs.FS(disk)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put(t, b, define(t, b, "a"), 0, 5)
 		closed := make(chan error, 1)
 		disk.begun = func() {
@@ -224,9 +216,7 @@ func TestCloseDuringSnapshot(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		at, err := b.Snapshot(t.Context(), "copy")
-		if err := errors.Join(err, <-closed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, <-closed))
 		if n := positionOf(t, disk, "copy"); n != int(at.Number) || n != log.len() {
 			t.Errorf("the copy has %d batches, want %d", n, log.len())
 		}

@@ -95,14 +95,10 @@ func stagedCopy(t *testing.T, from string) (root string, objects []string) {
 func flipBit(t *testing.T, path string, rng *rand.Rand) (what string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at, bit := rng.IntN(len(data)), rng.IntN(8)
 	data[at] ^= 1 << bit
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, data, 0o600))
 	return fmt.Sprintf("bit %d of byte %d of %d", bit, at, len(data))
 }
 
@@ -116,9 +112,7 @@ func importStaged(t *testing.T, root string, e driver.Encoding) (imported int) {
 	flush(t, b, "a")
 	seen := map[string]int{}
 	for row, err := range opts.Target.(*dir.TableDir).Rows("in.c-test.a") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if id, err := strconv.Atoi(row[0]); err != nil || row[1] != stagedText(id) {
 			t.Errorf("the table has a row that was not sent: %q", row)
 		}
@@ -128,9 +122,7 @@ func importStaged(t *testing.T, root string, e driver.Encoding) (imported int) {
 	}
 	lost := int64(0)
 	list, err := b.Damaged(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range list {
 		lost += d.Rows
 	}
@@ -176,18 +168,14 @@ func TestFlippedBitInStaging(t *testing.T) {
 func TestMissingObjectInStaging(t *testing.T) {
 	folder := stagedFolder(t, driver.Gzip)
 	root, objects := stagedCopy(t, folder)
-	if err := os.Remove(objects[1]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(objects[1]))
 	if n, want := importStaged(t, root, driver.Gzip), (stagedSlices-1)*stagedRows; n != want {
 		t.Errorf("one object is missing: the table has %d rows, want %d", n, want)
 	}
 
 	root, _ = stagedCopy(t, folder)
 	staging, away := filepath.Join(root, "staging"), filepath.Join(root, "away")
-	if err := os.Rename(staging, away); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(staging, away))
 	b := openAt(t, filepath.Join(root, "data"), stagedOptions(root))
 	define(t, b, "a", stagedSink(driver.Gzip))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -202,9 +190,7 @@ func TestMissingObjectInStaging(t *testing.T) {
 		t.Errorf("staging is away: %d damaged and %d waiting rows, want 0 and %d", s.Damaged.Rows, s.Staging.Rows, stagedSlices*stagedRows)
 	}
 	closeBuffer(t, b)
-	if err := os.Rename(away, staging); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(away, staging))
 	if n := importStaged(t, root, driver.Gzip); n != stagedSlices*stagedRows {
 		t.Errorf("staging is back: the table has %d rows, want %d", n, stagedSlices*stagedRows)
 	}

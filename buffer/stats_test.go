@@ -30,9 +30,7 @@ func TestLoggerMayReadStats(t *testing.T) {
 	b := open(t, opts)
 	stats = func() { b.Stats() }
 	put(t, b, define(t, b, "a"), 0, 3)
-	if err := b.Sink("a").Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Sink("a").Flush(t.Context()))
 }
 
 func (h statsHandler) Enabled(context.Context, slog.Level) bool { return true }
@@ -113,9 +111,7 @@ func TestLostRowsInMemoryAreCounted(t *testing.T) {
 			t.Errorf("it is not logged: %s", log.String())
 		}
 		put(t, b, s, 5, 10)
-		if err := b.Sink("a").Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").Flush(t.Context()))
 		wantIDs(t, mem, "in.c-test.a", 0, 10)
 		verify(t, b)
 	})

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -30,13 +29,7 @@ func TestLogFilesAreRecycled(t *testing.T) {
 	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Encoding = driver.None })
 	value := strings.Repeat("x", 100<<10)
 	for i := range 300 { // 30 MB through a write buffer of 1 MB
-		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, value), Count: 1})
-		if err == nil {
-			err = ticket.Wait(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustStore(t, b, buffer.Rows{Sink: s, Data: row(i, value), Count: 1})
 	}
 	created, recycled := fs.created.Load(), fs.recycled.Load()
 	t.Logf("%d log files were made, %d were written over", created, recycled)

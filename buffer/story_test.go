@@ -186,9 +186,7 @@ func (s *story) play(t *testing.T, d *datadriven.TestData) string {
 func duration(t *testing.T, text string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -476,9 +474,7 @@ func (s *story) rot(t *testing.T, what string) string {
 				rot(t, s.disk, "data/"+name, func(int) int { return i })
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	switch what {
 	case "chunk":

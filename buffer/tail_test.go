@@ -34,9 +34,7 @@ func TestTail(t *testing.T) {
 					want = append(want, string(row(id, strings.Repeat("v", 10*id))))
 				}
 				in, err := buffer.Inspect("data", localdisk.On(buffer.InspectOptions{}, disk.Cut(vfs.CrashCloneCfg{})))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer func() {
 					if err := in.Close(); err != nil {
 						t.Error(err)
@@ -45,9 +43,7 @@ func TestTail(t *testing.T) {
 				var got []string
 				last := uint64(0)
 				for batch, err := range in.Tail() {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if last > 0 && batch.Number != last+1 {
 						t.Errorf("batch %d follows batch %d", batch.Number, last)
 					}

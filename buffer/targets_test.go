@@ -60,9 +60,7 @@ func TestMeasurementsAfterAMove(t *testing.T) {
 		put(t, b, define(t, b, "a", inLake), 5, 10)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait()
 		got := meter.Collect()
 		for name, want := range map[string]bool{
@@ -112,9 +110,7 @@ func TestDiscardInATargetThatHangs(t *testing.T) {
 		opts.Targets, opts.Uploads = map[string]driver.Target{"lake": lake}, 1
 		b := open(t, opts)
 		put(t, b, define(t, b, "a", inLake), 0, 5)
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait()
 		discarded := make(chan error)
 		go func() { discarded <- b.Sink("a").Discard(t.Context(), waitingFile(t, b)) }()
@@ -149,9 +145,7 @@ func TestSplitFileWhoseTargetIsMissing(t *testing.T) {
 		refused := func(i int) bool { return i == 2 }
 		b := openAt(t, "data", opts)
 		putRows(t, b, define(t, b, "a", inLake), 6, refused)
-		if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 		synctest.Wait()
 		closeBuffer(t, b)
 
@@ -207,9 +201,7 @@ func TestRowsWhoseTargetIsMissingDoNotExpire(t *testing.T) {
 				b := reopen(nil, with)
 				put(t, b, define(t, b, "a", inLake), 0, 5)
 				if failedBefore {
-					if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-						t.Fatal(err)
-					}
+					must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
 					time.Sleep(50 * time.Minute)
 				}
 				for range 2 { // the second time after a restart without the target

@@ -29,9 +29,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	var leaving, staying sync.WaitGroup
 	for i := range callers {
 		ticket, err := b.Append(t.Context(), time.Now(), buffer.Rows{Sink: s, Data: row(i, "x"), Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i%2 == 0 {
 			staying.Go(func() {
 				if err := ticket.Wait(t.Context()); err != nil {

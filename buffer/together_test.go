@@ -156,12 +156,7 @@ func TestFilesAreImportedTogetherAfterAnOutage(t *testing.T) {
 		mem := buffertest.NewMemory()
 		var away atomic.Bool
 		away.Store(true)
-		mem.Before = func(_ context.Context, c buffertest.Call) error {
-			if away.Load() && (c.Op == buffertest.OpImportMany || c.Op == buffertest.OpImport) {
-				return errors.New("away")
-			}
-			return nil
-		}
+		mem.Before = failWhile(away.Load, errors.New("away"), buffertest.OpImportMany, buffertest.OpImport)
 		b, sinks := openTogether(t, mem)
 		for range 3 {
 			due()
@@ -261,9 +256,7 @@ func TestRetriedFileKeepsItsTurnAfterACallThatFails(t *testing.T) {
 			}
 		}
 		retry := func(id string) {
-			if err := b.Sink(id).Retry(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Sink(id).Retry(t.Context()))
 		}
 		retry(first) // it fails alone, so the others are gathered
 		for i := range togetherSinks {

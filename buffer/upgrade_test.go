@@ -28,14 +28,10 @@ func formatOf(t *testing.T, disk vfs.FS) (file, store string) {
 	t.Helper()
 	file, _ = pebblestore.ReadNote(disk, "data/forebay-format", 64)
 	db, err := pebble.Open("data", &pebble.Options{FS: disk, ReadOnly: true, ErrorIfNotExists: true, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	value, closer, err := db.Get([]byte(format.KeyFormat))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer closer.Close()
 	return strings.TrimSpace(file), string(value)
 }
@@ -51,9 +47,7 @@ func wantFormat(t *testing.T, disk vfs.FS, want string) {
 func oldFolder(t *testing.T, disk vfs.FS, mem *buffertest.Memory) {
 	t.Helper()
 	b, err := buffer.Open("data", upgradeOptions(t, disk, mem, true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, b, define(t, b, "a"), 0, 10)
 	closeBuffer(t, b)
 	wantFormat(t, disk, "1/1")
@@ -76,13 +70,9 @@ func TestUpgrade(t *testing.T) {
 	oldFolder(t, disk, mem)
 
 	b, err := buffer.Open("data", upgradeOptions(t, disk, mem, true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, b, define(t, b, "a"), 10, 20)
-	if err := b.Checkpoint(t.Context(), "old"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), "old"))
 	closeBuffer(t, b)
 	wantFormat(t, disk, "1/1")
 
@@ -90,9 +80,7 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	define(t, b, "b", grown)
-	if err := b.Checkpoint(t.Context(), "new"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Checkpoint(t.Context(), "new"))
 	closeBuffer(t, b)
 	wantFormat(t, disk, "2/2")
 	for dir, want := range map[string]string{"old": "1\n", "new": "2\n"} {
@@ -104,9 +92,7 @@ func TestUpgrade(t *testing.T) {
 	// A folder that was upgraded stays so, and one that was not is upgraded by Open.
 	for dir, keep := range map[string]bool{"data": true, "old": false} {
 		c, err := buffer.Open(dir, upgradeOptions(t, disk, mem, keep))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		flush(t, c, "a")
 		closeBuffer(t, c)
 		if got, _ := pebblestore.ReadNote(disk, dir+"/forebay-format", 64); got != "2\n" {
@@ -130,9 +116,7 @@ func TestUpgradeNeedsRoom(t *testing.T) {
 				disk.SetUsage(usage)
 				b, err := buffer.Open(disk.Path("data"), upgradeOptions(t, disk, mem, keep))
 				if keep {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if !enough {
 						disk.SetUsage(vfs.DiskUsage{AvailBytes: 100 << 10, TotalBytes: 1 << 30})
 					}
@@ -172,9 +156,7 @@ func TestCheckpointInTheCommitOfAnUpgrade(t *testing.T) {
 			return nil
 		}))
 		b, err := buffer.Open("data", upgradeOptions(t, slow, mem, true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		done := make(chan error, 3)
 		for _, dir := range []string{"first", "copy"} {
 			go func() { done <- b.Checkpoint(t.Context(), dir) }()
@@ -189,16 +171,12 @@ func TestCheckpointInTheCommitOfAnUpgrade(t *testing.T) {
 		synctest.Wait()
 		close(held)
 		for range cap(done) {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-done)
 		}
 		closeBuffer(t, b)
 		wantFormat(t, disk, "2/2")
 		c, err := buffer.Open("copy", upgradeOptions(t, disk, mem, true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		closeBuffer(t, c)
 	})
 }
@@ -261,14 +239,10 @@ func TestFormatFileIsLost(t *testing.T) {
 	for name, keep := range map[string]bool{"1": true, "2": false} {
 		mem, disk := buffertest.NewMemory(), disktest.New(t)
 		b, err := buffer.Open("data", upgradeOptions(t, disk, mem, keep))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		put(t, b, define(t, b, "a"), 0, 10)
 		closeBuffer(t, b)
-		if err := disk.Remove("data/forebay-format"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, disk.Remove("data/forebay-format"))
 		if b, err = buffer.Open("data", upgradeOptions(t, disk, mem, true)); err != nil {
 			t.Fatal(err)
 		}
@@ -283,13 +257,9 @@ func TestFormatFileIsLost(t *testing.T) {
 func TestFormatFileOfAnotherFolder(t *testing.T) {
 	mem, disk := buffertest.NewMemory(), disktest.New(t)
 	b, err := buffer.Open("data", upgradeOptions(t, disk, mem, false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closeBuffer(t, b)
-	if err := pebblestore.WriteNote(disk, "data", "forebay-format", "1\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pebblestore.WriteNote(disk, "data", "forebay-format", "1\n"))
 	var wrong *buffer.FormatError
 	if _, err := buffer.Open("data", upgradeOptions(t, disk, mem, false)); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "1 in forebay-format, 2 in the store") {
 		t.Errorf("open: %v, want a FormatError with both versions", err)

@@ -36,9 +36,7 @@ func TestUpgradeIsLoggedForOldFoldersOnly(t *testing.T) {
 			opts := upgradeOptions(t, disk, mem, false)
 			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			b, err := buffer.Open(tt.folder, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			define(t, b, "a", tt.change)
 			closeBuffer(t, b)
 			if got := log.String(); !strings.Contains(got, tt.want) || tt.want == "" && strings.Contains(got, "upgraded") {

@@ -20,9 +20,7 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 		want string
 	}{
 		"missing": {func(t *testing.T, mem *buffertest.Memory, obj driver.Object) {
-			if err := mem.Delete(t.Context(), obj); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mem.Delete(t.Context(), obj))
 		}, "no longer in staging"},
 		"fewer rows": {func(t *testing.T, mem *buffertest.Memory, obj driver.Object) {
 			replace(t, mem, obj, row(0, "v"))
@@ -55,12 +53,8 @@ func TestVerifyFindsWhatIsWrongInStaging(t *testing.T) {
 // replace stores other bytes under the id of an object.
 func replace(t *testing.T, mem *buffertest.Memory, obj driver.Object, data []byte) {
 	t.Helper()
-	if err := mem.Delete(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
-	if err := mem.Put(t.Context(), obj, plainSource(data)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Delete(t.Context(), obj))
+	must(t, mem.Put(t.Context(), obj, plainSource(data)))
 }
 
 type plainSource []byte

@@ -17,13 +17,9 @@ func TestZeroValues(t *testing.T) {
 	mem := &buffertest.Memory{}
 	b := openAt(t, t.TempDir(), buffer.Options{Staging: mem, Target: mem})
 	sink, err := b.Define(t.Context(), buffer.SinkConfig{ID: "s", Table: driver.Table{ID: "t", Columns: datatype.UntypedColumns("c")}, Quarantine: &buffer.QuarantineBounds{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	claim, err := b.Claim(t.Context(), buffer.Key{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, receiver := range []any{b, b.Sink("s"), b.Moves(), sink, claim, buffer.Ticket{}} {
 		zerotest.Calls(t, receiver, []string{"s"}, "Close", "Forget", "Drop")
 	}

@@ -93,9 +93,7 @@ func openEngine(t *testing.T, opts forebay.Options) *forebay.Engine {
 		opts.Target = buffertest.NewMemory()
 	}
 	eng, err := forebay.Open(t.TempDir(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := eng.Close(); err != nil {
 			t.Error(err)
@@ -107,9 +105,7 @@ func openEngine(t *testing.T, opts forebay.Options) *forebay.Engine {
 func openCatalog(t *testing.T, eng *forebay.Engine, opts catalog.Options) *catalog.Catalog {
 	t.Helper()
 	cat, err := catalog.Open(filepath.Join(t.TempDir(), "catalog"), eng, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := cat.Close(); err != nil {
 			t.Error(err)
@@ -134,9 +130,7 @@ var user = catalog.By{Type: "user", TokenID: "1"}
 func done(t *testing.T, cat *catalog.Catalog) func(catalog.Task, error) catalog.Task {
 	return func(task catalog.Task, err error) catalog.Task {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if task, err = cat.Wait(t.Context(), task.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -161,19 +155,15 @@ func TestReopen(t *testing.T) {
 	for round := range 3 {
 		eng := openEngine(t, forebay.Options{})
 		cat, err := catalog.Open(dir, eng, catalog.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		must := done(t, cat)
+		must(t, err)
+		mustTask := done(t, cat)
 		if round == 0 {
-			must(cat.CreateSource(user, spec("Web", "a", "b")))
+			mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 		}
-		must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "b"}))
-		must(cat.Enable(user, catalog.Ref{Source: "web", Sink: "b"}))
+		mustTask(cat.Disable(user, catalog.Ref{Source: "web", Sink: "b"}))
+		mustTask(cat.Enable(user, catalog.Ref{Source: "web", Sink: "b"}))
 		source, sink, err := cat.Sink("web", "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if want := 1 + 2*(round+1); sink.Version.Number != want {
 			t.Errorf("round %d: version %d, want %d", round, sink.Version.Number, want)
 		}
@@ -184,9 +174,7 @@ func TestReopen(t *testing.T) {
 		if versions, err := cat.Versions(catalog.Ref{Source: "web", Sink: "b"}); err != nil || len(versions) != sink.Version.Number {
 			t.Errorf("round %d: versions %v, %v", round, versions, err)
 		}
-		if err := cat.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cat.Close())
 		if _, err := cat.Delete(user, catalog.Ref{Source: "web"}); !errors.Is(err, catalog.ErrClosed) {
 			t.Errorf("a change after Close gives %v", err)
 		}
@@ -196,11 +184,11 @@ func TestReopen(t *testing.T) {
 // TestReviveContinuesVersions checks the effect of a create on the id of a deleted source or sink.
 func TestReviveContinuesVersions(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	first, _ := cat.Source("web")
-	must(cat.Delete(user, catalog.Ref{Source: "web"}))
-	must(cat.CreateSource(user, spec("Web", "b")))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.CreateSource(user, spec("Web", "b")))
 	second, err := cat.Source("web")
 	if err != nil || second.Version.Number != 2 || !second.Created.At.Equal(first.Created.At) || second.Secret == first.Secret {
 		t.Errorf("revived source is %+v, %v", second, err)
@@ -208,7 +196,7 @@ func TestReviveContinuesVersions(t *testing.T) {
 	if _, _, err := cat.Sink("web", "a"); code(err) != catalog.SinkNotFound {
 		t.Errorf("old sink of a revived source: %v", err)
 	}
-	must(cat.CreateSink(user, "web", catalog.SinkSpec{Name: "A", TableID: "in.c-web.a", Columns: columns()}))
+	mustTask(cat.CreateSink(user, "web", catalog.SinkSpec{Name: "A", TableID: "in.c-web.a", Columns: columns()}))
 	if _, s, err := cat.Sink("web", "a"); err != nil || s.Version.Number != 2 {
 		t.Errorf("revived sink is %+v, %v", s, err)
 	}
@@ -217,25 +205,25 @@ func TestReviveContinuesVersions(t *testing.T) {
 // TestOwnAndInheritedStates checks that deleting and undeleting a source leaves the marks of its sinks alone.
 func TestOwnAndInheritedStates(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b", "c")))
-	must(cat.Delete(user, catalog.Ref{Source: "web", Sink: "a"}))
-	must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "b"}))
-	must(cat.Disable(user, catalog.Ref{Source: "web"}))
-	must(cat.Delete(user, catalog.Ref{Source: "web"}))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b", "c")))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "web", Sink: "a"}))
+	mustTask(cat.Disable(user, catalog.Ref{Source: "web", Sink: "b"}))
+	mustTask(cat.Disable(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "web"}))
 	if _, err := cat.Disable(user, catalog.Ref{Source: "web", Sink: "c"}); code(err) != catalog.SourceNotFound {
 		t.Errorf("a change of a sink of a deleted source: %v", err)
 	}
-	must(cat.Undelete(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.Undelete(user, catalog.Ref{Source: "web"}))
 	source, sinks, err := cat.Sinks("web", false)
 	if err != nil || source.Disabled == nil || len(sinks) != 2 || sinks[0].Disabled == nil || sinks[1].Disabled != nil || sinks[1].DisabledWith(source) == nil {
 		t.Errorf("after undelete: %+v %+v %v", source, sinks, err)
 	}
-	enabled := must(cat.Enable(user, catalog.Ref{Source: "web", Sink: "b"}))
+	enabled := mustTask(cat.Enable(user, catalog.Ref{Source: "web", Sink: "b"}))
 	if !strings.Contains(enabled.Result, `source "web" is enabled`) {
 		t.Errorf("result of enabling a sink of a disabled source: %q", enabled.Result)
 	}
-	must(cat.Enable(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.Enable(user, catalog.Ref{Source: "web"}))
 	if _, s, _ := cat.Sink("web", "b"); s.Disabled != nil {
 		t.Error("the sink is still disabled")
 	}
@@ -244,13 +232,13 @@ func TestOwnAndInheritedStates(t *testing.T) {
 // TestNoChangeNoVersion checks that calls that change nothing use up no version.
 func TestNoChangeNoVersion(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	name := "Web"
-	must(cat.UpdateSource(user, "web", catalog.SourcePatch{Name: &name}))
-	must(cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", nil))
-	must(cat.Enable(user, catalog.Ref{Source: "web"}))
-	must(cat.UpdateSink(user, "web", "a", catalog.SinkPatch{}))
+	mustTask(cat.UpdateSource(user, "web", catalog.SourcePatch{Name: &name}))
+	mustTask(cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", nil))
+	mustTask(cat.Enable(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.UpdateSink(user, "web", "a", catalog.SinkPatch{}))
 	source, sink, err := cat.Sink("web", "a")
 	if err != nil || source.Version.Number != 1 || sink.Version.Number != 1 {
 		t.Errorf("versions are %d and %d, %v", source.Version.Number, sink.Version.Number, err)
@@ -261,11 +249,11 @@ func TestNoChangeNoVersion(t *testing.T) {
 func TestOldVersionsAreForgotten(t *testing.T) {
 	store := newMemory()
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: store})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web")))
 	for i := range catalog.MaxVersions + 4 {
 		description := fmt.Sprint(i)
-		must(cat.UpdateSource(user, "web", catalog.SourcePatch{Description: &description}))
+		mustTask(cat.UpdateSource(user, "web", catalog.SourcePatch{Description: &description}))
 	}
 	versions, err := cat.Versions(catalog.Ref{Source: "web"})
 	if err != nil || len(versions) != catalog.MaxVersions || versions[0].Number != 6 {
@@ -281,8 +269,8 @@ func TestFailedWriteIsUndone(t *testing.T) {
 	store := newMemory()
 	eng := openEngine(t, forebay.Options{})
 	cat := openCatalog(t, eng, catalog.Options{Store: store})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	before, _ := eng.Source("web")
 	store.mu.Lock()
 	store.fail = errors.New("the disk is gone")
@@ -299,7 +287,7 @@ func TestFailedWriteIsUndone(t *testing.T) {
 	store.mu.Lock()
 	store.fail = nil
 	store.mu.Unlock()
-	must(cat.Disable(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.Disable(user, catalog.Ref{Source: "web"}))
 }
 
 // slowTarget keeps its first Ensure waiting until the context of the call ends.
@@ -324,24 +312,18 @@ func TestBusyAndInterrupted(t *testing.T) {
 	target := &slowTarget{Memory: buffertest.NewMemory(), entered: make(chan struct{})}
 	eng := openEngine(t, forebay.Options{Target: target})
 	cat, err := catalog.Open("", eng, catalog.Options{Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web")))
+	must(t, err)
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web")))
 	task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: "A", TableID: "in.c-web.a", Columns: columns()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-target.entered
 	_, err = cat.CreateSink(user, "web", catalog.SinkSpec{Name: "A", TableID: "in.c-web.a", Columns: columns()})
 	var e *catalog.Error
 	if !errors.As(err, &e) || e.Code != catalog.Busy || e.Task != task.ID {
 		t.Errorf("a second create: %v", err)
 	}
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	again := openCatalog(t, eng, catalog.Options{Store: store})
 	got, err := again.Task(task.ID)
 	if err != nil || got.Status != catalog.Failed || !strings.Contains(got.Failure, "stopped") {
@@ -376,15 +358,13 @@ func TestErase(t *testing.T) {
 		return nil
 	}
 	cat := openCatalog(t, eng, catalog.Options{Store: store, DropTable: drop})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))); err != nil {
 		t.Fatal(err)
 	}
 	task, err := cat.EraseSource("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	task, err = cat.Wait(t.Context(), task.ID)
 	if err != nil || task.Status != catalog.Failed || !task.Partial || !strings.Contains(task.Failure, "somebody uses it") {
 		t.Errorf("task is %+v, %v", task, err)
@@ -400,7 +380,7 @@ func TestErase(t *testing.T) {
 			t.Errorf("rows of %s still wait", s.ID)
 		}
 	}
-	must(cat.CreateSource(user, spec("Web")))
+	mustTask(cat.CreateSource(user, spec("Web")))
 	if s, _ := cat.Source("web"); s.Version.Number != 1 {
 		t.Errorf("a source made after erasing has version %d", s.Version.Number)
 	}
@@ -409,21 +389,21 @@ func TestErase(t *testing.T) {
 // TestLimits checks the counts of sources and sinks.
 func TestLimits(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
-	must := done(t, cat)
+	mustTask := done(t, cat)
 	for i := range forebay.DefaultMaxSources {
-		must(cat.CreateSource(user, spec(fmt.Sprint("s", i))))
+		mustTask(cat.CreateSource(user, spec(fmt.Sprint("s", i))))
 	}
 	if _, err := cat.CreateSource(user, spec("more")); code(err) != catalog.SourceLimit {
 		t.Errorf("one source more: %v", err)
 	}
 	for i := range forebay.MaxSinks {
-		must(cat.CreateSink(user, "s0", catalog.SinkSpec{Name: fmt.Sprint("k", i), TableID: "in.c-web.k", Columns: columns()}))
+		mustTask(cat.CreateSink(user, "s0", catalog.SinkSpec{Name: fmt.Sprint("k", i), TableID: "in.c-web.k", Columns: columns()}))
 	}
 	if _, err := cat.CreateSink(user, "s0", catalog.SinkSpec{Name: "more", TableID: "in.c-web.k", Columns: columns()}); code(err) != catalog.SinkLimit {
 		t.Errorf("one sink more: %v", err)
 	}
-	must(cat.Delete(user, catalog.Ref{Source: "s1"}))
-	must(cat.CreateSource(user, spec("more")))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "s1"}))
+	mustTask(cat.CreateSource(user, spec("more")))
 	if _, err := cat.Undelete(user, catalog.Ref{Source: "s1"}); code(err) != catalog.SourceLimit {
 		t.Errorf("undelete above the limit: %v", err)
 	}
@@ -434,13 +414,9 @@ func TestTasksAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
 		eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: buffertest.NewMemory()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cat, err := catalog.Open("", eng, catalog.Options{Store: store})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() {
 			if err := errors.Join(cat.Close(), eng.Close()); err != nil {
 				t.Error(err)
@@ -459,4 +435,12 @@ func TestTasksAreForgotten(t *testing.T) {
 			t.Errorf("records are left: %v", keys)
 		}
 	})
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
+	}
 }

@@ -16,14 +16,12 @@ import (
 // TestCheckpoint restores a copy that was made while definitions change.
 func TestCheckpoint(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
-	must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}))
-	last := must(cat.CreateSource(user, spec("Other", "c")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask(cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}))
+	last := mustTask(cat.CreateSource(user, spec("Other", "c")))
 	source, sinks, err := cat.Sinks("web", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -44,23 +42,17 @@ func TestCheckpoint(t *testing.T) {
 		stopped <- err
 	}()
 	folder := filepath.Join(t.TempDir(), "backup", "catalog")
-	if err := cat.Checkpoint(folder); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Checkpoint(folder))
 	close(stop)
-	if err := <-stopped; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-stopped)
 	if err := cat.Checkpoint(folder); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a checkpoint in a folder that exists: %v", err)
 	}
-	must(cat.Delete(user, catalog.Ref{Source: "web"}))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "web"}))
 
 	eng := openEngine(t, forebay.Options{})
 	restored, err := catalog.Open(folder, eng, catalog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer restored.Close()
 	gotSource, gotSinks, err := restored.Sinks("web", false)
 	if err != nil || !reflect.DeepEqual(gotSource, source) || !reflect.DeepEqual(gotSinks, sinks) {
@@ -85,9 +77,7 @@ func TestStoreInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "catalog")
 	eng := openEngine(t, forebay.Options{})
 	cat, err := catalog.Open(dir, eng, catalog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done(t, cat)(cat.CreateSource(user, spec("Web")))
 	var inUse *catalog.InUseError
 	if _, err := catalog.Open(dir, openEngine(t, forebay.Options{}), catalog.Options{}); !errors.As(err, &inUse) {
@@ -95,9 +85,7 @@ func TestStoreInUse(t *testing.T) {
 	} else {
 		messagetest.Check(t, "a second catalog on the folder", err.Error(), messagetest.Want{What: "is in use", Where: dir, Next: "choose another folder"}, messagetest.GoNames()...)
 	}
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	if _, err := cat.Versions(catalog.Ref{Source: "web"}); !errors.Is(err, catalog.ErrClosed) {
 		t.Errorf("reading versions after Close: %v", err)
 	}

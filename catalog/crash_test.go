@@ -170,14 +170,10 @@ func runChild(t *testing.T, dir string, seed uint64, after int) (acks []ack) {
 func checkKilled(t *testing.T, dir string, last map[string]ack) {
 	t.Helper()
 	eng, err := forebay.Open(filepath.Join(dir, "data"), forebay.Options{Target: buffertest.NewMemory()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer eng.Close()
 	cat, err := catalog.Open(filepath.Join(dir, "catalog"), eng, catalog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer cat.Close()
 	all := map[string]catalog.Source{}
 	for _, source := range append(cat.Sources(true), cat.Sources(false)...) {

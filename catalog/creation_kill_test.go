@@ -74,9 +74,7 @@ func TestKillDuringCreate(t *testing.T) {
 		tables := tablesOf(folder)
 		eng := openAt(t, filepath.Join(folder, "data"), forebay.Options{Target: tables})
 		cat, err := catalog.Open(filepath.Join(folder, "catalog"), eng, catalog.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := datatype.UntypedColumns("id", "body")
 		if _, err := cat.Source("web"); err != nil {
 			undone++
@@ -104,9 +102,7 @@ func TestKillDuringCreate(t *testing.T) {
 func openAt(t *testing.T, folder string, opts forebay.Options) *forebay.Engine {
 	t.Helper()
 	eng, err := forebay.Open(folder, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := eng.Close(); err != nil {
 			t.Error(err)

@@ -47,9 +47,7 @@ func TestFailedCreateTakesItsTablesBack(t *testing.T) {
 	store := newMemory()
 	cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
 	mem.Alter("in.c-web.broken", datatype.UntypedColumns("other")...)
-	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.old", Columns: datatype.UntypedColumns("id", "body")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.old", Columns: datatype.UntypedColumns("id", "body")}))
 	task, err := cat.CreateSource(user, spec("Web", "a", "old", "broken", "b"))
 	task = failed(t, cat, task, err)
 	if task.Code != catalog.BadRequest || !strings.Contains(task.Failure, `"in.c-web.broken"`) {
@@ -95,9 +93,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 		}
 		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
 		task, err := cat.CreateSource(user, spec("Web", "a", "b", "c"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := cat.Wait(t.Context(), task.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -131,9 +127,7 @@ func TestCrashDuringCreateTakesItsTablesBack(t *testing.T) {
 				if got := tables.Columns("in.c-web." + sink); !slices.Equal(got, datatype.UntypedColumns("only")) {
 					t.Errorf("crash %d: table of %s has %v", i, sink, got)
 				}
-				if err := tables.Drop(t.Context(), "in.c-web."+sink); err != nil {
-					t.Fatal(err)
-				}
+				must(t, tables.Drop(t.Context(), "in.c-web."+sink))
 			}
 		}
 	})
@@ -187,9 +181,7 @@ func TestTableOfAnotherSinkStays(t *testing.T) {
 		cat := openCatalog(t, openEngine(t, forebay.Options{Target: mem}), catalog.Options{Store: store})
 		mem.Alter("in.c-web.broken", datatype.UntypedColumns("other")...)
 		first, err := cat.CreateSource(user, spec("Web", "a", "broken"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		synctest.Wait()
 		other := spec("Other", "a")
 		done(t, cat)(cat.CreateSource(user, other))
@@ -256,13 +248,9 @@ func TestTypesOfColumnsPersist(t *testing.T) {
 	web.Sinks[0].Columns = typed
 	eng := openEngine(t, forebay.Options{})
 	cat, err := catalog.Open(t.TempDir(), eng, catalog.Options{Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done(t, cat)(cat.CreateSource(user, web))
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	again := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: store})
 	_, sink, err := again.Sink("web", "a")
 	if err != nil || !reflect.DeepEqual(sink.Columns, typed) {
@@ -283,8 +271,8 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	eng := openEngine(t, forebay.Options{Target: mem})
 	store := newMemory()
 	cat := openCatalog(t, eng, catalog.Options{Store: store})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	mem.Alter("in.c-web.b", datatype.UntypedColumns("other")...)
 	change := []catalog.SettingChange{{Key: "storage.level.staging.upload.trigger.count", Value: []byte("5")}}
 	warned := func(task catalog.Task) {
@@ -294,13 +282,13 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 			t.Errorf("task %+v", task)
 		}
 	}
-	warned(must(cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", change)))
-	if task := must(cat.Disable(user, catalog.Ref{Source: "web"})); len(task.Warnings) > 0 {
+	warned(mustTask(cat.ChangeSettings(user, catalog.Ref{Source: "web"}, "", change)))
+	if task := mustTask(cat.Disable(user, catalog.Ref{Source: "web"})); len(task.Warnings) > 0 {
 		t.Errorf("task %+v", task)
 	}
-	warned(must(cat.Enable(user, catalog.Ref{Source: "web"})))
-	must(cat.Delete(user, catalog.Ref{Source: "web"}))
-	warned(must(cat.Undelete(user, catalog.Ref{Source: "web"})))
+	warned(mustTask(cat.Enable(user, catalog.Ref{Source: "web"})))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "web"}))
+	warned(mustTask(cat.Undelete(user, catalog.Ref{Source: "web"})))
 	if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte(`{}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +304,7 @@ func TestBrokenTableDoesNotBlockItsSource(t *testing.T) {
 	// What a request asks for again must be right.
 	task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: "c", TableID: "in.c-web.b", Columns: columns()})
 	failed(t, cat, task, err)
-	must(cat.Delete(user, catalog.Ref{Source: "web", Sink: "b"}))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "web", Sink: "b"}))
 	task, err = cat.CreateSink(user, "web", catalog.SinkSpec{Name: "b", TableID: "in.c-web.b", Columns: columns()})
 	failed(t, cat, task, err)
 }

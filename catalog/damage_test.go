@@ -26,9 +26,7 @@ func TestDamagedStore(t *testing.T) {
 		for _, closed := range []bool{true, false} {
 			w := newDamagedStore(t, disk(t), closed)
 			names, err := w.disk.List("catalog")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			places := casetest.Of(15, 4, 2)
 			if w.disk.IsReal() {
 				places = casetest.Of(15, 1, 1)
@@ -61,24 +59,16 @@ func damagedRecord(i int) string { return strings.Repeat("x", 100) + fmt.Sprint(
 func newDamagedStore(t *testing.T, disk *disktest.Disk, closed bool) *damagedStore {
 	t.Helper()
 	store, err := catalog.OpenStoreOn(disk, "catalog")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = store.Close() }) // a second Close does nothing
 	for i := range damagedRecords {
 		for _, record := range []string{"before", damagedRecord(i)} {
-			if err := store.Commit(map[string][]byte{fmt.Sprint("key/", i): []byte(record), fmt.Sprint("gone/", i): []byte(record)}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.Commit(map[string][]byte{fmt.Sprint("key/", i): []byte(record), fmt.Sprint("gone/", i): []byte(record)}))
 		}
-		if err := store.Commit(map[string][]byte{fmt.Sprint("gone/", i): nil}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Commit(map[string][]byte{fmt.Sprint("gone/", i): nil}))
 	}
 	if closed {
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Close())
 	}
 	return &damagedStore{disk: disk, closed: closed}
 }
@@ -168,16 +158,10 @@ var damages = map[string]damageOf{
 func rewrite(t *testing.T, disk vfs.FS, path string, change func([]byte) []byte) bool {
 	t.Helper()
 	f, err := disk.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.Close())
 	if len(data) == 0 {
 		return false
 	}
@@ -188,8 +172,6 @@ func rewrite(t *testing.T, disk vfs.FS, path string, change func([]byte) []byte)
 	if _, err := f.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(f.Sync(), f.Close()))
 	return true
 }

@@ -24,26 +24,20 @@ func TestRandomDamageOnDisk(t *testing.T) {
 	closed, open := filepath.Join(root, "closed"), filepath.Join(root, "open")
 	eng := openEngine(t, forebay.Options{})
 	cat, err := catalog.Open(closed, eng, catalog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := done(t, cat)
+	must(t, err)
+	mustTask := done(t, cat)
 	for i := range 4 {
-		must(cat.CreateSource(user, spec(fmt.Sprint("Source", i), "a", "b")))
+		mustTask(cat.CreateSource(user, spec(fmt.Sprint("Source", i), "a", "b")))
 		for n := range 3 {
 			text := fmt.Sprint("text ", n)
-			must(cat.UpdateSource(user, fmt.Sprint("source", i), catalog.SourcePatch{Description: &text}))
+			mustTask(cat.UpdateSource(user, fmt.Sprint("source", i), catalog.SourcePatch{Description: &text}))
 		}
-		must(cat.Disable(user, catalog.Ref{Source: fmt.Sprint("source", i), Sink: "b"}))
+		mustTask(cat.Disable(user, catalog.Ref{Source: fmt.Sprint("source", i), Sink: "b"}))
 	}
-	must(cat.Delete(user, catalog.Ref{Source: "source3"}))
+	mustTask(cat.Delete(user, catalog.Ref{Source: "source3"}))
 	want := definitionsOf(cat)
-	if err := disktest.Copy(closed, open); err != nil {
-		t.Fatal(err)
-	}
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disktest.Copy(closed, open))
+	must(t, cat.Close())
 	first := seedtest.Of(t)
 	for i := range casetest.Of(500, 20, 10) {
 		seed := first + uint64(i)
@@ -53,9 +47,7 @@ func TestRandomDamageOnDisk(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				from = open
 			}
-			if err := disktest.Copy(from, dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, disktest.Copy(from, dir))
 			files := 1
 			if from == closed {
 				files += rng.IntN(2)
@@ -76,18 +68,14 @@ func damageCatalog(t *testing.T, rng *rand.Rand, dir string, files int) string {
 	t.Helper()
 	var what []string
 	paths, err := disktest.Files(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range files {
 		path := paths[rng.IntN(len(paths))]
 		if _, err := os.Stat(path); err != nil || files > 1 && filepath.Base(path) == "forebay-closed" {
 			continue
 		}
 		how, err := disktest.Damage(rng, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		what = append(what, filepath.Base(path)+": "+how)
 	}
 	return strings.Join(what, "; ")
@@ -109,11 +97,11 @@ func checkCatalog(t *testing.T, dir, want string, torn bool) {
 	if got := definitionsOf(cat); got != want && !torn && !strings.Contains(log.String(), "records lost or outdated") {
 		t.Errorf("the definitions are\n%s\nwant\n%s\nwithout a report; the log has %s", got, want, &log)
 	}
-	must, text := done(t, cat), "changed after the damage"
+	mustTask, text := done(t, cat), "changed after the damage"
 	for _, s := range cat.Sources(false) {
-		must(cat.UpdateSource(user, s.ID, catalog.SourcePatch{Description: &text}))
+		mustTask(cat.UpdateSource(user, s.ID, catalog.SourcePatch{Description: &text}))
 	}
-	must(cat.CreateSource(user, spec("Later", "a")))
+	mustTask(cat.CreateSource(user, spec("Later", "a")))
 }
 
 // definitionsOf describes the sources and sinks of a catalog, a line each.

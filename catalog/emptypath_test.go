@@ -15,9 +15,7 @@ func TestEmptyPathIsNoFolder(t *testing.T) {
 		t.Errorf("OpenStore of an empty path: %v, want an error that says it has no name", err)
 	}
 	store, err := catalog.OpenStore("catalog", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := store.(catalog.Checkpointer).Checkpoint(""); err == nil || !strings.Contains(err.Error(), "no name") {
 		t.Errorf("Checkpoint into an empty path: %v, want an error that says it has no name", err)
 	}

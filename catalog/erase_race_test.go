@@ -57,18 +57,14 @@ func TestNewSinkDuringErasure(t *testing.T) {
 	erase := func(t *testing.T, s *setting) catalog.Task {
 		t.Helper()
 		erased, err := s.cat.EraseSource("web")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-s.dropping
 		return erased
 	}
 	wait := func(t *testing.T, cat *catalog.Catalog, id string) catalog.Task {
 		t.Helper()
 		task, err := cat.Wait(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return task
 	}
 
@@ -81,14 +77,10 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			<-tokens.entered
 			ingest(t, s.eng, "web", true)
 			other, err := s.cat.CreateSource(user, shared("Other"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			<-tokens.entered // the change has passed all checks and is on its way
 			erased, err := s.cat.EraseSource("web")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			synctest.Wait()
 			if len(s.dropping) > 0 {
 				t.Error("the table is dropped while a sink begins to use it")
@@ -134,9 +126,7 @@ func TestNewSinkDuringErasure(t *testing.T) {
 				done(t, cat)(cat.Enable(user, catalog.Ref{Source: "other", Sink: "c"}))
 			}
 			refused(s.cat)
-			if err := s.cat.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.cat.Close())
 			again := openCatalog(t, s.eng, catalog.Options{Store: s.store, DropTable: func(ctx context.Context, table string) error {
 				<-s.release
 				return s.mem.Drop(ctx, table)
@@ -160,14 +150,10 @@ func TestNewSinkDuringErasure(t *testing.T) {
 			ingest(t, s.eng, "web", true)
 			// The first sink has the source, so that the second one passes its check before the erasure and is made after.
 			first, err := s.cat.CreateSink(user, "other", catalog.SinkSpec{Name: "b", TableID: "in.c-web.b", Columns: columns()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			synctest.Wait()
 			second, err := s.cat.CreateSink(user, "other", shared("x").Sinks[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			synctest.Wait()
 			erased := erase(t, s)
 			tokens.gate <- struct{}{}
@@ -207,11 +193,11 @@ func TestNewSinkDuringErasure(t *testing.T) {
 func TestErasedSourceIsNotCounted(t *testing.T) {
 	eng := openEngine(t, forebay.Options{})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: func(context.Context, string) error { return nil }})
-	must := done(t, cat)
+	mustTask := done(t, cat)
 	for _, sinks := range [][]string{nil, {"a"}} {
-		must(cat.CreateSource(user, spec("Web", sinks...)))
+		mustTask(cat.CreateSource(user, spec("Web", sinks...)))
 		for _, sink := range sinks {
-			must(cat.Disable(user, catalog.Ref{Source: "web", Sink: sink}))
+			mustTask(cat.Disable(user, catalog.Ref{Source: "web", Sink: sink}))
 		}
 		ingest(t, eng, "web", false)
 		if n := eng.Stats().Dropped["web"]; n != 1 {
@@ -220,7 +206,7 @@ func TestErasedSourceIsNotCounted(t *testing.T) {
 		if err := eng.Forget(t.Context(), "web"); !errors.Is(err, buffer.ErrSinkInUse) {
 			t.Errorf("a source that is defined is forgotten: %v", err)
 		}
-		must(cat.EraseSource("web"))
+		mustTask(cat.EraseSource("web"))
 		st := eng.Stats()
 		for _, s := range st.Sinks {
 			if !s.SinkStats.Dropped || s.Accepted != 0 || len(s.Rejected) != 0 {

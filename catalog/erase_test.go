@@ -23,9 +23,7 @@ func ingest(t *testing.T, eng *forebay.Engine, source string, flush bool) {
 		t.Fatal(err)
 	}
 	if flush {
-		if err := eng.Flush(t.Context(), source); err != nil {
-			t.Fatal(err)
-		}
+		must(t, eng.Flush(t.Context(), source))
 	}
 }
 
@@ -34,9 +32,7 @@ func noTrace(t *testing.T, eng *forebay.Engine, cat *catalog.Catalog, sinks ...s
 	t.Helper()
 	for _, sink := range sinks {
 		st, err := cat.Handle("web", sink).Statistics(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if st.Total.Rows != 0 || st.Target.Rows != 0 || st.Discarded.Rows != 0 || len(st.Files) != 0 || len(st.Rejected) != 0 {
 			t.Errorf("the new sink %s has the statistics %+v", sink, st)
 		}
@@ -51,27 +47,25 @@ func TestErasedCountersBeginAnew(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: mem.Drop})
-	must := done(t, cat)
+	mustTask := done(t, cat)
 	withPath := spec("Web", "a", "b")
 	withPath.Sinks[1].Columns = mapping.Columns{mapping.Path("x", "x")}
-	must(cat.CreateSource(user, withPath))
+	mustTask(cat.CreateSource(user, withPath))
 	for range 3 {
 		if _, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))); err == nil {
 			t.Fatal("sink b takes an event without x")
 		}
 	}
-	if err := eng.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, eng.Flush(t.Context(), "web"))
 	_, _ = eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))) // one that waits
 	if st, err := cat.Handle("web", "b").Statistics(t.Context()); err != nil || st.Rejected["missingValue"] == 0 && len(st.Rejected) == 0 {
 		t.Fatalf("nothing was rejected: %+v, %v", st, err)
 	}
-	must(cat.EraseSource("web"))
+	mustTask(cat.EraseSource("web"))
 	if rows := mem.Rows("in.c-web.a"); len(rows) != 0 {
 		t.Errorf("the table has %d rows", len(rows))
 	}
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	noTrace(t, eng, cat, "a", "b")
 	ingest(t, eng, "web", true)
 	if st, _ := cat.Handle("web", "a").Statistics(t.Context()); st.Total.Rows != 1 || st.Target.FirstAt != st.Target.LastAt {
@@ -84,25 +78,23 @@ func TestErasureOfAQuarantine(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: mem.Drop})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	err := eng.Define(t.Context(), forebay.Source{ID: "web", Sinks: []forebay.Sink{{
 		ID: "a", OnReject: forebay.Quarantine,
 		Table: forebay.Table{ID: "in.c-web.a", Columns: mapping.Columns{mapping.Path("id", "x"), mapping.Body("body")}},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if res, err := eng.Ingest(t.Context(), "web", mapping.JSON([]byte("{}"))); err != nil || res.Sinks[0].Status != forebay.Quarantined {
 		t.Fatalf("got %+v, %v, want no error and res.Sinks[0].Status == %v", res, err, forebay.Quarantined)
 	}
-	must(cat.EraseSource("web"))
+	mustTask(cat.EraseSource("web"))
 	for _, err := range eng.Sink("web", "a").Quarantine().List(t.Context(), forebay.RejectedFilter{}) {
 		if !errors.Is(err, forebay.ErrUnknownSink) {
 			t.Errorf("the quarantine after the erasure: %v", err)
 		}
 	}
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	noTrace(t, eng, cat, "a", "b")
 }
 
@@ -121,17 +113,13 @@ func TestCrashDuringErasure(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	must(t, err)
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	ingest(t, eng, "web", true)
 	ingest(t, eng, "web", false)
 	task, err := cat.EraseSource("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-entered
 	if got, err := cat.Task(task.ID); err != nil || got.Status != catalog.Processing {
 		t.Errorf("while the tables are dropped the task is %+v, %v", got, err)
@@ -140,9 +128,7 @@ func TestCrashDuringErasure(t *testing.T) {
 		t.Errorf("a source of the same id: %v", err)
 	}
 	disk := store.clone()
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	if _, err := cat.Wait(t.Context(), task.ID); !errors.Is(err, catalog.ErrClosed) {
 		t.Errorf("waiting after Close: %v", err)
 	}
@@ -185,16 +171,14 @@ func TestErasureSparesTablesOfOthers(t *testing.T) {
 	mem := buffertest.NewMemory()
 	eng := openEngine(t, forebay.Options{Target: mem})
 	cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), DropTable: mem.Drop})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a", "b")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a", "b")))
 	other := spec("Other", "a")
-	must(cat.CreateSource(user, other))
+	mustTask(cat.CreateSource(user, other))
 	ingest(t, eng, "web", true)
 	ingest(t, eng, "other", true)
 	task, err := cat.EraseSource("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	task, err = cat.Wait(t.Context(), task.ID)
 	if err != nil || !task.Partial || !strings.Contains(task.Failure, `"in.c-web.a" stays: sink "a" of source "other"`) {
 		t.Errorf("task is %+v, %v", task, err)
@@ -240,25 +224,19 @@ func TestLateEndOfErasure(t *testing.T) {
 		}
 		return mem.Drop(ctx, table)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a")))
+	must(t, err)
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	store.down.Store(true)
-	must(cat.EraseSource("web"))
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask(cat.EraseSource("web"))
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	ingest(t, eng, "web", true)
 	block.Store(true)
 	task, err := cat.EraseSource("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-entered
 	store.down.Store(false)
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	again := openCatalog(t, eng, catalog.Options{Store: store, DropTable: mem.Drop})
 	if got, err := again.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Succeeded {
 		t.Errorf("task is %+v, %v", got, err)
@@ -277,11 +255,11 @@ func TestUnwrittenEndOfErasure(t *testing.T) {
 	eng := openEngine(t, forebay.Options{Target: mem})
 	store := &lateEnds{memory: newMemory()}
 	cat := openCatalog(t, eng, catalog.Options{Store: store, DropTable: mem.Drop})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	store.down.Store(true)
-	must(cat.EraseSource("web"))
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask(cat.EraseSource("web"))
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	ingest(t, eng, "web", true)
 	disk := store.clone()
 	if keys := disk.keys("erasure/"); len(keys) > 0 {
@@ -312,9 +290,7 @@ func TestUnfinishedErasuresAreResumedTogether(t *testing.T) {
 	for _, id := range ids {
 		tasks = append(tasks, done(t, cat)(cat.EraseSource(id)))
 	}
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	if keys := store.keys("erasure/"); len(keys) != len(ids) {
 		t.Fatalf("unfinished are %v, want %d", keys, len(ids))
 	}

@@ -63,9 +63,7 @@ func (a *rawArchive) objects(t *testing.T) (list []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -144,9 +142,7 @@ func TestArchiveOfAnOldSource(t *testing.T) {
 	eng := openEngine(t, forebay.Options{Archive: archive})
 	cat := openCatalog(t, eng, catalog.Options{Store: store})
 	done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	var record map[string]any
 	if err := json.Unmarshal(store.records["source/web"], &record); err != nil || record["generation"] == nil {
 		t.Fatalf("got %v, %v, want no error and record[\"generation\"] != nil", record, err)
@@ -184,25 +180,19 @@ func TestCrashDuringErasureOfAnArchive(t *testing.T) {
 	name := archive.objects(t)[0]
 	store.clones = []*memory{}
 	done(t, cat)(cat.EraseSource("web"))
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 	erased := 0
 	for i, disk := range store.clones {
 		refill(t, archive, name)
 		opts.Store = disk
 		again, err := catalog.Open("", eng, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, task := range again.Tasks() {
 			if _, err := again.Wait(t.Context(), task.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := again.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, again.Close())
 		_, err = again.Source("web")
 		_ = eng.Remove(t.Context(), "web") // for the next catalog, if it has one
 		switch list := archive.objects(t); {
@@ -239,9 +229,7 @@ func refill(t *testing.T, archive *rawArchive, name string) {
 	eng := openEngine(t, forebay.Options{Archive: archive})
 	id, generation, _ := strings.Cut(name, ".")
 	err := eng.Define(t.Context(), forebay.Source{ID: id, Generation: generation, Archive: &forebay.ArchiveSettings{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ingest(t, eng, id, true)
 }
 
@@ -281,17 +269,11 @@ func TestErasureWhileTheArchiveIsAway(t *testing.T) {
 				var back atomic.Bool
 				open := func(with forebay.Archive) (*catalog.Catalog, func()) {
 					eng, err := forebay.Open(data, forebay.Options{Target: buffertest.NewMemory(), Archive: with})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					cat, err := catalog.Open("", eng, catalog.Options{Store: store, DropTable: func(context.Context, string) error { return nil }})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return cat, func() {
-						if err := errors.Join(cat.Close(), eng.Close()); err != nil {
-							t.Fatal(err)
-						}
+						must(t, errors.Join(cat.Close(), eng.Close()))
 					}
 				}
 				cat, stop := open(archive)
@@ -383,15 +365,11 @@ func TestSharedErasureOfAnArchive(t *testing.T) {
 				<-flushed
 				if way == "adopter" {
 					adopted, err := a.Adopt("b", 2, eng)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if len(archive.objects(t)) == 0 {
 						t.Error("the import has brought nothing: nothing is tested")
 					}
-					if err := adopted.Finish(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must(t, adopted.Finish(t.Context()))
 					adopted.Close()
 				}
 				done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a"))) // even while the disk of another node is away
@@ -405,9 +383,7 @@ func TestSharedErasureOfAnArchive(t *testing.T) {
 				time.Sleep(2 * time.Minute) // the repairs
 				synctest.Wait()
 				source, err := a.Source("web")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, list := range [][]string{archive.objects(t), others.objects(t)} {
 					if slices.ContainsFunc(list, func(name string) bool { return name != "web."+source.Generation }) {
 						t.Errorf("there are %q, the new source has the generation %s", list, source.Generation)

@@ -82,16 +82,14 @@ func TestOutcomeIsReadBack(t *testing.T) {
 					store := &doubtful{memory: newMemory(), made: made, unread: unread}
 					tokens := &countingTokens{live: map[string]bool{}}
 					cat := openCatalog(t, eng, catalog.Options{Store: store, Tokens: tokens})
-					must := done(t, cat)
-					must(cat.CreateSource(user, spec("Web", "a")))
-					must(cat.Disable(user, catalog.Ref{Source: "web"}))
+					mustTask := done(t, cat)
+					mustTask(cat.CreateSource(user, spec("Web", "a")))
+					mustTask(cat.Disable(user, catalog.Ref{Source: "web"}))
 					store.mu.Lock()
 					store.armed = ofChange
 					store.mu.Unlock()
 					task, err := cat.Enable(user, catalog.Ref{Source: "web"})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if unread == 30 {
 						synctest.Wait()
 						if now, _ := cat.Task(task.ID); now.Finished() {
@@ -122,7 +120,7 @@ func TestOutcomeIsReadBack(t *testing.T) {
 					store.mu.Lock()
 					store.unread = 0
 					store.mu.Unlock()
-					must(cat.Enable(user, catalog.Ref{Source: "web"}))
+					mustTask(cat.Enable(user, catalog.Ref{Source: "web"}))
 				})
 			})
 		}
@@ -165,25 +163,19 @@ func TestCloseInDoubt(t *testing.T) {
 			eng := openEngine(t, forebay.Options{})
 			store := &doubtful{memory: newMemory(), made: made, unread: 1 << 30}
 			cat, err := catalog.Open("", eng, catalog.Options{Store: store})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
 			store.mu.Lock()
 			store.armed = ofChange
 			store.mu.Unlock()
 			task, err := cat.Disable(user, catalog.Ref{Source: "web"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if _, err := cat.Wait(ctx, task.ID); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("made %v: waiting gives %v", made, err)
 			}
-			if err := cat.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cat.Close())
 			if ended, err := cat.Task(task.ID); err != nil || !strings.Contains(ended.Failure, "next Open") {
 				t.Errorf("made %v: after Close the task is %+v, %v", made, ended, err)
 			}
@@ -205,8 +197,8 @@ func TestRotationInDoubt(t *testing.T) {
 		eng := openEngine(t, forebay.Options{})
 		store := &doubtful{memory: newMemory(), made: true, unread: 30}
 		cat := openCatalog(t, eng, catalog.Options{Store: store})
-		must := done(t, cat)
-		must(cat.CreateSource(user, spec("Web", "a")))
+		mustTask := done(t, cat)
+		mustTask(cat.CreateSource(user, spec("Web", "a")))
 		before, _ := cat.Source("web")
 		store.mu.Lock()
 		store.armed = ofChange
@@ -224,7 +216,7 @@ func TestRotationInDoubt(t *testing.T) {
 		if def, _ := eng.Source("web"); after.Secret == before.Secret || def.Secret != after.Secret {
 			t.Error("catalog and engine do not have the secret of the store")
 		}
-		must(cat.Disable(user, catalog.Ref{Source: "web"}))
+		mustTask(cat.Disable(user, catalog.Ref{Source: "web"}))
 	})
 }
 
@@ -258,17 +250,13 @@ func TestEndOfTaskIsWrittenLater(t *testing.T) {
 		cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: store, DropTable: drop})
 		done(t, cat)(cat.CreateSource(user, spec("Web", "a")))
 		task, err := cat.EraseSource("web")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if task, err = cat.Wait(t.Context(), task.ID); err != nil || !task.Partial {
 			t.Errorf("task is %+v, %v", task, err)
 		}
 		stored := func() string {
 			record, err := store.Get("task/" + task.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return string(record)
 		}
 		if strings.Contains(stored(), "partial") {
@@ -372,17 +360,11 @@ type stored struct {
 func reopenClone(t *testing.T, disk *disktest.Disk, rng *rand.Rand) stored {
 	t.Helper()
 	store, err := catalog.OpenStoreOn(disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}), "catalog")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eng, err := forebay.Open("data", forebay.Options{Buffer: localdisk.On(buffer.Tuning{}, disktest.New(t)), Target: buffertest.NewMemory()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cat, err := catalog.Open("", eng, catalog.Options{Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := stored{sources: map[bool][]catalog.Source{}, tasks: map[string]catalog.Task{}}
 	for _, deleted := range []bool{false, true} {
 		s.sources[deleted] = cat.Sources(deleted)

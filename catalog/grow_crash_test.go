@@ -221,9 +221,7 @@ func (g *growing) check(n int64) {
 		rows[fmt.Sprint(id)] = row
 	}
 	for row, err := range g.tables().Cells(growTable) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id := string(row[at])
 		found[id]++
 		for i, cell := range row { // the number of the row, or NULL in columns that the sink did not have

@@ -48,9 +48,7 @@ func TestGivenUpChangeIsNotMadeLater(t *testing.T) {
 	pass(task, err)
 	ingest(t, eng, "web", true)
 	before, err := cat.Source("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table := "in.c-web.other"
 	task, err = cat.UpdateSink(user, "web", "a", catalog.SinkPatch{TableID: &table})
 	<-target.entered

@@ -34,9 +34,7 @@ func TestBoundsKeepEachField(t *testing.T) {
 	}
 	for _, want := range append(cases, all, buffer.QuarantineBounds{}) {
 		text, err := json.Marshal(catalog.QuarantineBounds(want))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got catalog.QuarantineBounds
 		if err := json.Unmarshal(text, &got); err != nil || buffer.QuarantineBounds(got) != want {
 			t.Errorf("%+v is stored as %s and read as %+v, error %v", want, text, got, err)

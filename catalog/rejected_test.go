@@ -59,9 +59,7 @@ func listed(t *testing.T, cat *catalog.Catalog, limit int) (list []forebay.Rejec
 	var f forebay.RejectedFilter
 	for range 1000 {
 		page, err := cat.Handle("shop", "orders").Rejected(t.Context(), f, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list, missing = append(list, page.Records...), page.Missing
 		if f.After = page.Next; f.After == "" {
 			return list, missing
@@ -214,9 +212,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 		done(t, a.Catalog)(a.UpdateSink(user, "shop", "orders", catalog.SinkPatch{Columns: priced("n")}))
 		same(t, a, b)
 		task, err := b.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := b.Handle("shop", "orders").ReplayRejects(catalog.RejectedSelection{}); code(err) != catalog.Busy {
 			t.Errorf("a second replay beside the first: %v", err)
 		}
@@ -241,9 +237,7 @@ func TestQuarantineThroughAnyNode(t *testing.T) {
 			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Replayed: each - 2})", task.Rejects)
 		}
 		for _, n := range all {
-			if err := n.eng.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, n.eng.FlushAll(t.Context()))
 			st, err := n.Handle("shop", "orders").Statistics(t.Context())
 			if q := st.Quarantine; err != nil || q.Records != 0 || q.Added != nodes*each || q.Replayed != nodes*each || !q.OldestAt.IsZero() {
 				t.Errorf("got %+v, %v, want all %d records replayed, none left", q, err, nodes*each)
@@ -261,27 +255,19 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 		cluster := newNodes(t, catalog.Options{})
 		folder := filepath.Join(t.TempDir(), "data")
 		eng, err := forebay.Open(folder, forebay.Options{Target: cluster.target})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lost, b, c := cluster.openWith("a", "a", eng), cluster.open("b"), cluster.open("c")
 		done(t, b.Catalog)(b.CreateSource(user, shop()))
 		same(t, lost, b, c)
 		reject(t, eng, 0, 5)
 		reject(t, b.eng, 5, 2)
 		lost.deaf.Store(true)
-		if err := errors.Join(lost.Close(), eng.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(lost.Close(), eng.Close()))
 		restored, err := forebay.Open(folder, forebay.Options{Target: cluster.target})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer restored.Close()
 		adoption, err := b.Adopt("a", 2, restored)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer adoption.Close()
 		list, missing := listed(t, c.Catalog, 3)
 		if len(list) != 7 || len(missing) != 0 {
@@ -301,21 +287,15 @@ func TestQuarantineOfAnAdoptedInstance(t *testing.T) {
 			t.Errorf("the adopted engine still has %v", sources)
 		}
 		for _, e := range []*forebay.Engine{restored, b.eng} {
-			if err := e.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.FlushAll(t.Context()))
 		}
 		if got, want := orders(cluster.target), numbers(7); !slices.Equal(got, want) {
 			t.Errorf("the table has %q, want %q", got, want)
 		}
-		if err := adoption.Finish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, adoption.Finish(t.Context()))
 		adoption.Close()
 		for _, n := range []*node{b, c} {
-			if err := n.CatchUp(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, n.CatchUp(t.Context()))
 			st, err := n.Handle("shop", "orders").Statistics(t.Context())
 			if q := st.Quarantine; err != nil || q.Records != 0 || q.Added != 7 || q.Replayed != 7 || st.Target.Rows != 7 {
 				t.Errorf("got %+v, %v, want 7 rows in the table from 7 replayed records", st, err)
@@ -354,13 +334,9 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		open := func(o forebay.Options, s *memory) (*forebay.Engine, *catalog.Catalog) {
 			t.Helper()
 			eng, err := forebay.Open("data", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cat, err := catalog.Open("unused", eng, catalog.Options{Store: s})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return eng, cat
 		}
 		eng, cat := open(options(disktest.Wrap(disk, injector), buffertest.NewMemory()), store)
@@ -375,9 +351,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		if *task.Rejects != (catalog.RejectsResult{Replayed: records}) {
 			t.Errorf("got %+v, want *task.Rejects == (catalog.RejectsResult{Replayed: records})", task.Rejects)
 		}
-		if err := errors.Join(cat.Close(), eng.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(cat.Close(), eng.Close()))
 		if cut.Load() == nil {
 			return
 		}
@@ -394,9 +368,7 @@ func TestPowerCutDuringReplay(t *testing.T) {
 		if *again.Rejects != (catalog.RejectsResult{Replayed: left}) {
 			t.Errorf("cut at write %d of %d: %d were left, the second task has %+v", cutAt, writes, left, again.Rejects)
 		}
-		if err := eng.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, eng.FlushAll(t.Context()))
 		if got := orders(mem); !slices.Equal(got, numbers(records)) {
 			t.Errorf("cut at write %d of %d: the table has %d rows: %q", cutAt, writes, len(got), got)
 		}

@@ -82,9 +82,7 @@ func TestCancelledReplayOfAQuarantine(t *testing.T) {
 			if task.Rejects.Replayed != records-100 {
 				t.Errorf("got %+v, want task.Rejects.Replayed == %v", task.Rejects, records-100)
 			}
-			if err := b.eng.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.eng.FlushAll(t.Context()))
 			if got, want := orders(cluster.target), numbers(records); !slices.Equal(got, want) {
 				t.Errorf("the table has %q, want %q", got, want)
 			}
@@ -108,9 +106,7 @@ func TestReplayCancelledDuringAWrite(t *testing.T) {
 		}))
 		mem := buffertest.NewMemory()
 		eng, err := forebay.Open("data", forebay.Options{Target: mem, Staging: mem, Buffer: localdisk.On(buffer.Tuning{MemTableBytes: 1 << 20}, disk)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if cat, err = catalog.Open("unused", eng, catalog.Options{Store: newMemory()}); err != nil {
 			t.Fatal(err)
 		}

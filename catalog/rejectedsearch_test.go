@@ -48,9 +48,7 @@ func TestSearchThroughAnyNode(t *testing.T) {
 					}
 					for _, r := range page.Records {
 						c, err := n.Handle("shop", "orders").RejectedRecord(t.Context(), r.ID)
-						if err != nil {
-							t.Fatal(err)
-						}
+						must(t, err)
 						got = append(got, string(c.Record.Body[6:len(c.Record.Body)-2]))
 					}
 					if len(page.Records) < limit {

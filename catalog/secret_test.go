@@ -95,16 +95,14 @@ func TestRotationWithOverlap(t *testing.T) {
 			cat = openCatalog(t, eng, catalog.Options{Store: store})
 		}
 		open()
-		must := func(task catalog.Task, err error) { t.Helper(); done(t, cat)(task, err) }
+		mustTask := func(task catalog.Task, err error) { t.Helper(); done(t, cat)(task, err) }
 		rotate := func(overlap time.Duration) string {
 			t.Helper()
 			s, err := cat.RotateSecret(t.Context(), user, "web", overlap)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return s.Secret
 		}
-		must(cat.CreateSource(user, spec("Web", "a")))
+		mustTask(cat.CreateSource(user, spec("Web", "a")))
 		source, _ := cat.Source("web")
 		first := source.Secret
 		want := func(what, marks string, secrets ...string) {
@@ -125,9 +123,9 @@ func TestRotationWithOverlap(t *testing.T) {
 		}
 		open() // on the state that a crash would leave
 		want("after a restart", "++", first, second)
-		must(cat.Disable(user, catalog.Ref{Source: "web"}))
-		must(cat.Enable(user, catalog.Ref{Source: "web"}))
-		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1, 0))
+		mustTask(cat.Disable(user, catalog.Ref{Source: "web"}))
+		mustTask(cat.Enable(user, catalog.Ref{Source: "web"}))
+		mustTask(cat.Rollback(user, catalog.Ref{Source: "web"}, 1, 0))
 		want("after a rollback", "++", first, second)
 
 		third := rotate(2 * time.Hour)
@@ -141,7 +139,7 @@ func TestRotationWithOverlap(t *testing.T) {
 		if !strings.Contains(string(store.records["source/web"]), second) {
 			t.Error("the record has changed by itself")
 		}
-		must(cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}))
+		mustTask(cat.Disable(user, catalog.Ref{Source: "web", Sink: "a"}))
 		if strings.Contains(string(store.records["source/web"]), second) {
 			t.Error("a secret that has ended is still stored after the next change")
 		}
@@ -151,25 +149,25 @@ func TestRotationWithOverlap(t *testing.T) {
 		want("after a rotation without overlap", "--+", third, fourth, fifth)
 
 		sixth := rotate(time.Hour)
-		must(cat.Delete(user, catalog.Ref{Source: "web"}))
+		mustTask(cat.Delete(user, catalog.Ref{Source: "web"}))
 		want("deleted", "--", fifth, sixth)
-		must(cat.Undelete(user, catalog.Ref{Source: "web"}))
+		mustTask(cat.Undelete(user, catalog.Ref{Source: "web"}))
 		want("undeleted", "-+", fifth, sixth)
 
 		seventh := rotate(time.Hour)
 		other := forebay.OTLP
-		must(cat.UpdateSource(user, "web", catalog.SourcePatch{Type: &other}))
+		mustTask(cat.UpdateSource(user, "web", catalog.SourcePatch{Type: &other}))
 		want("of another type", "--", sixth, seventh)
 		source, _ = cat.Source("web")
 		eighth := source.Secret
 		ninth := rotate(time.Hour)
-		must(cat.Rollback(user, catalog.Ref{Source: "web"}, 1, 0))
+		mustTask(cat.Rollback(user, catalog.Ref{Source: "web"}, 1, 0))
 		source, _ = cat.Source("web")
 		want("back to the first type", "---+", seventh, eighth, ninth, source.Secret)
 
 		rotate(time.Hour)
-		must(cat.Delete(user, catalog.Ref{Source: "web"}))
-		must(cat.CreateSource(user, spec("Web")))
+		mustTask(cat.Delete(user, catalog.Ref{Source: "web"}))
+		mustTask(cat.CreateSource(user, spec("Web")))
 		want("created again", "-", source.Secret)
 	})
 }
@@ -211,14 +209,12 @@ func TestChangeWaitsForAnother(t *testing.T) {
 		tokens := &gatedTokens{make(chan struct{}), make(chan struct{})}
 		eng := openEngine(t, forebay.Options{})
 		cat := openCatalog(t, eng, catalog.Options{Store: newMemory(), Tokens: tokens})
-		must := done(t, cat)
-		must(cat.CreateSource(user, spec("Web")))
+		mustTask := done(t, cat)
+		mustTask(cat.CreateSource(user, spec("Web")))
 		before, _ := cat.Source("web")
 		sink := func(name string) catalog.Task {
 			task, err := cat.CreateSink(user, "web", catalog.SinkSpec{Name: name, TableID: "in.c-web." + name, Columns: columns()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			<-tokens.entered
 			return task
 		}
@@ -231,7 +227,7 @@ func TestChangeWaitsForAnother(t *testing.T) {
 		if err != nil || after.Secret == before.Secret {
 			t.Errorf("the rotation has not waited: %v", err)
 		}
-		must(task, nil)
+		mustTask(task, nil)
 
 		task = sink("b")
 		began := time.Now()
@@ -248,11 +244,11 @@ func TestChangeWaitsForAnother(t *testing.T) {
 			t.Errorf("two changes have waited %s, want 20 s each", waited)
 		}
 		tokens.gate <- struct{}{}
-		must(task, nil)
+		mustTask(task, nil)
 		synctest.Wait()
 		if now, _ := cat.Source("web"); now.Secret != after.Secret {
 			t.Error("the refused rotation was made later")
 		}
-		must(cat.Disable(user, catalog.Ref{Source: "web"})) // nothing is held
+		mustTask(cat.Disable(user, catalog.Ref{Source: "web"})) // nothing is held
 	})
 }

@@ -13,13 +13,13 @@ import (
 // A change that was made for an old version is refused, and leaves no trace.
 func TestChangeOfAnOldVersion(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
-	must := done(t, cat)
-	must(cat.CreateSource(user, spec("Web", "a")))
+	mustTask := done(t, cat)
+	mustTask(cat.CreateSource(user, spec("Web", "a")))
 	web, a := catalog.Ref{Source: "web"}, catalog.Ref{Source: "web", Sink: "a"}
 	describe := func(text string, seen int) (catalog.Task, error) {
 		return cat.UpdateSink(user, "web", "a", catalog.SinkPatch{Description: &text, Seen: seen})
 	}
-	must(describe("one", 1))
+	mustTask(describe("one", 1))
 	for name, change := range map[string]func() (catalog.Task, error){
 		"update of an old version":      func() (catalog.Task, error) { return describe("lost", 1) },
 		"update of a version to come":   func() (catalog.Task, error) { return describe("lost", 3) },
@@ -33,10 +33,10 @@ func TestChangeOfAnOldVersion(t *testing.T) {
 	if _, sink, err := cat.Sink("web", "a"); err != nil || sink.Version.Number != 2 || sink.Description != "one" {
 		t.Errorf("got %+v, %v, want no error and sink.Version.Number == 2 and sink.Description == \"one\"", sink, err)
 	}
-	must(describe("two", 2))
-	must(describe("three", 0))
-	must(cat.Rollback(user, a, 1, 4))
-	must(cat.Rollback(user, web, 1, 1))
+	mustTask(describe("two", 2))
+	mustTask(describe("three", 0))
+	mustTask(cat.Rollback(user, a, 1, 4))
+	mustTask(cat.Rollback(user, web, 1, 1))
 	if _, sink, err := cat.Sink("web", "a"); err != nil || sink.Version.Number != 5 || sink.Description != "" {
 		t.Errorf("got %+v, %v, want no error and sink.Version.Number == 5 and sink.Description == \"\"", sink, err)
 	}
@@ -49,9 +49,7 @@ func TestChangesOfOneVersionAtOnce(t *testing.T) {
 	const callers, rounds = 8, 10
 	for round := range rounds {
 		_, before, err := cat.Sink("web", "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var saved atomic.Int64
 		var wg sync.WaitGroup
 		for i := range callers {

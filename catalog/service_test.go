@@ -22,9 +22,7 @@ func TestSettingsSayTheirRules(t *testing.T) {
 	cat := openCatalog(t, openEngine(t, forebay.Options{}), catalog.Options{Store: newMemory()})
 	done(t, cat)(cat.CreateSource(user, spec("Web")))
 	list, err := cat.Settings(catalog.Ref{Source: "web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]string{}
 	for _, s := range list {
 		got[s.Key] = s.Validation
@@ -110,17 +108,13 @@ func TestLimitInTheTaskHasAName(t *testing.T) {
 	var tasks []catalog.Task
 	for _, name := range []string{"x", "y"} {
 		task, err := cat.CreateSource(user, spec(name, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tasks = append(tasks, task)
 	}
 	refused := 0
 	for _, task := range tasks {
 		task, err := cat.Wait(t.Context(), task.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if task.Status == catalog.Failed {
 			refused++
 			if task.Code != catalog.SourceLimit {
@@ -154,21 +148,15 @@ func TestTimesSurviveAClearing(t *testing.T) {
 	}
 	ingest()
 	want := first(1)
-	if err := eng.Flush(t.Context(), "web"); err != nil {
-		t.Fatal(err)
-	}
-	if err := cat.ClearStatistics(t.Context(), catalog.Ref{Source: "web", Sink: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, eng.Flush(t.Context(), "web"))
+	must(t, cat.ClearStatistics(t.Context(), catalog.Ref{Source: "web", Sink: "a"}))
 	for rows := range int64(3) {
 		if got := first(rows); got != want || got.IsZero() {
 			t.Errorf("with %d rows after the clearing the first is of %s, want %s", rows, got, want)
 		}
 		ingest()
 		if rows == 1 {
-			if err := eng.Flush(t.Context(), "web"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, eng.Flush(t.Context(), "web"))
 		}
 	}
 }
@@ -214,9 +202,7 @@ func TestImportIntervalBelowALaterLimit(t *testing.T) {
 	cat := openCatalog(t, eng, catalog.Options{Store: store})
 	done(t, cat)(cat.CreateSource(user, spec("Web", "events")))
 	done(t, cat)(cat.ChangeSettings(user, sink, "", []catalog.SettingChange{{Key: key, Value: json.RawMessage(`"2s"`)}}))
-	if err := cat.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Close())
 
 	eng = openEngine(t, forebay.Options{})
 	cat = openCatalog(t, eng, catalog.Options{Store: store})
@@ -241,9 +227,7 @@ func TestArchiveSettingWithoutArchive(t *testing.T) {
 func settingOf(t *testing.T, cat *catalog.Catalog, ref catalog.Ref, key string) catalog.Setting {
 	t.Helper()
 	list, err := cat.Settings(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range list {
 		if s.Key == key {
 			return s

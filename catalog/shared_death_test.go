@@ -31,9 +31,7 @@ func TestSharedPause(t *testing.T) {
 			return nil
 		}
 		task, err := a.CreateSink(user, "web", spec("x", "b").Sinks[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-asleep
 		if got, err := b.Wait(t.Context(), task.ID); err != nil || got.Status != catalog.Failed {
 			t.Errorf("the task is %+v, %v", got, err)
@@ -102,9 +100,7 @@ func dieAt(t *testing.T, change func(n *node) (catalog.Task, error), step int64,
 	if !a.store.cut.Load() {
 		t.Fatalf("the change has fewer than %d appends", step)
 	}
-	if err := b.CatchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.CatchUp(t.Context()))
 	for _, got := range b.Tasks() {
 		if !got.Finished() {
 			t.Errorf("task %+v", got)

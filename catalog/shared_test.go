@@ -104,9 +104,7 @@ func (n *nodes) three() []*node { return []*node{n.open("a"), n.open("b"), n.ope
 func same(t *testing.T, all ...*node) {
 	t.Helper()
 	text := func(n *node) (s string) {
-		if err := n.CatchUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.CatchUp(t.Context()))
 		for _, deleted := range []bool{false, true} {
 			for _, src := range n.Sources(deleted) {
 				s += fmt.Sprintf("source %s %v %d %s %v %v\n", src.ID, deleted, src.Version.Number, src.Secret, src.Disabled != nil, src.Settings)
@@ -162,9 +160,7 @@ func TestSharedChanges(t *testing.T) {
 		do := func(change func(n *node) (catalog.Task, error)) {
 			t.Helper()
 			n := next()
-			if err := n.CatchUp(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, n.CatchUp(t.Context()))
 			done(t, n.Catalog)(change(n))
 			same(t, all...)
 		}
@@ -291,9 +287,7 @@ func TestSharedRace(t *testing.T) {
 		same(t, all...)
 		for _, n := range all {
 			versions, err := n.Versions(catalog.Ref{Source: "web", Sink: "a"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i, v := range versions {
 				if v.Number != i+1 {
 					t.Errorf("version %d in the place of %d", v.Number, i+1)
@@ -319,9 +313,7 @@ func TestSharedLimit(t *testing.T) {
 			done(t, a.Catalog)(a.CreateSource(user, spec(fmt.Sprintf("s%d", i))))
 		}
 		task, err := a.CreateSource(user, spec("last", "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-tokens.entered
 		if _, err := b.CreateSource(user, spec("another")); code(err) != catalog.SourceLimit {
 			t.Errorf("one source too many gives %v", err)
@@ -343,9 +335,7 @@ func TestSharedCatchUp(t *testing.T) {
 		all := cluster.three()
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("Web", "a")))
 		same(t, all...)
-		if err := all[2].Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all[2].Close())
 		all[1].store.cut.Store(true)
 		done(t, all[0].Catalog)(all[0].CreateSource(user, spec("More", "b")))
 		done(t, all[0].Catalog)(all[0].Disable(user, catalog.Ref{Source: "web"}))
@@ -372,9 +362,7 @@ func TestSharedTables(t *testing.T) {
 		cluster.opts.Tokens = tokens
 		a := cluster.open("a")
 		task, err := a.CreateSource(user, spec("One", "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-tokens.entered
 		_, err = b.CreateSink(user, "two", spec("x", "x").Sinks[0])
 		var busy *catalog.Error
@@ -405,9 +393,7 @@ func TestSharedBusy(t *testing.T) {
 		cluster.opts.Tokens = tokens
 		a := cluster.open("a")
 		task, err := a.CreateSink(user, "web", spec("x", "x").Sinks[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-tokens.entered
 		time.Sleep(5 * time.Minute / 2) // the node beats, so that no other node ends its task
 		_, deleted := b.Delete(user, catalog.Ref{Source: "web"})
@@ -449,29 +435,21 @@ func TestSharedCheckpoint(t *testing.T) {
 		a := cluster.open("a")
 		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
 		dir := filepath.Join(t.TempDir(), "copy")
-		if err := a.Checkpoint(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Checkpoint(dir))
 		if err := a.Checkpoint(dir); err == nil {
 			t.Error("a copy was replaced")
 		}
 		store, err := catalog.OpenStore(dir, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, prefix := range []string{"hold/", "member/"} { // the nodes do not exist for the copy
 			if err := store.Scan(prefix, func(key string, _ []byte) error { return errors.New(key) }); err != nil {
 				t.Errorf("the copy has the record %v, want none of %s", err, prefix)
 			}
 		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Close())
 		eng := openEngine(t, forebay.Options{})
 		single, err := catalog.Open(dir, eng, catalog.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := single.Close(); err != nil {
 				t.Error(err)

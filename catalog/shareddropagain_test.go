@@ -77,15 +77,11 @@ func TestImportDuringErasure(t *testing.T) {
 				<-flushed
 				if way == "adopter" {
 					adopted, err := a.Adopt("b", 2, eng)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if !cluster.exists(table) {
 						t.Error("the import has not made the table again: nothing is tested")
 					}
-					if err := adopted.Finish(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must(t, adopted.Finish(t.Context()))
 					adopted.Close()
 				}
 				time.Sleep(time.Minute) // the repairs

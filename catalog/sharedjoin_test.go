@@ -61,9 +61,7 @@ func TestJoinWaits(t *testing.T) {
 				done(t, first.Catalog)(first.CreateSource(user, spec("Web", "a")))
 				began := time.Now()
 				late, err := join(t, t.Context(), n, prepare)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if waited := time.Since(began); waited < 5*time.Minute || waited > 6*time.Minute {
 					t.Errorf("it has waited for %s", waited)
 				}

@@ -19,13 +19,9 @@ var web = catalog.Ref{Source: "web"}
 // counts returns the rows of sink "a" as a node shows them, and which instances it misses.
 func counts(t *testing.T, n *node) (local, target int64, missing []string) {
 	t.Helper()
-	if err := n.CatchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.CatchUp(t.Context()))
 	st, err := n.Handle("web", "a").Statistics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if st.Total.Rows != st.Local.Rows+st.Staging.Rows+st.Target.Rows {
 		t.Errorf("the total of %+v is not the sum of the levels", st)
 	}
@@ -62,9 +58,7 @@ func TestSharedStatistics(t *testing.T) {
 		if err != nil || len(st.Files) < 6 || !slices.IsSortedFunc(st.Files, func(a, b buffer.FileStats) int { return a.OpenedAt.Compare(b.OpenedAt) }) {
 			t.Errorf("got %d files, %v, want at least 6 in the order of their opening", len(st.Files), err)
 		}
-		if err := all[2].ClearStatistics(t.Context(), catalog.Ref{Source: "web", Sink: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, all[2].ClearStatistics(t.Context(), catalog.Ref{Source: "web", Sink: "a"}))
 		wantCounts(t, "cleared", 3, 0, nil, all...)
 		if st, err := all[1].Handle("web", "b").Statistics(t.Context()); err != nil || st.Target.Rows != 6 {
 			t.Errorf("the other sink has %+v, %v", st.Target, err)
@@ -97,9 +91,7 @@ func TestAdoptedRowsAreCountedOnce(t *testing.T) {
 		done(t, a.Catalog)(a.CreateSource(user, spec("Web", "a")))
 		same(t, all...)
 		ingest(t, a.eng, "web", true)
-		if err := b.ClearStatistics(t.Context(), web); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.ClearStatistics(t.Context(), web))
 		ingest(t, a.eng, "web", true)
 		ingest(t, a.eng, "web", false)
 		ingest(t, b.eng, "web", true)
@@ -108,9 +100,7 @@ func TestAdoptedRowsAreCountedOnce(t *testing.T) {
 		adopt := func(n *node, epoch uint64) *catalog.Adoption {
 			t.Helper()
 			adopted, err := n.Adopt("a", epoch, a.eng)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return adopted
 		}
 		first := adopt(b, 2)
@@ -120,27 +110,19 @@ func TestAdoptedRowsAreCountedOnce(t *testing.T) {
 		first.Close()
 		wantCounts(t, "nobody answers", 0, 1, []string{"a"}, b, c)
 		second := adopt(c, 3)
-		if err := a.eng.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.eng.FlushAll(t.Context()))
 		wantCounts(t, "drained", 0, 3, nil, all...)
 		for range 2 { // an adopter that died after it may do it again
-			if err := second.Finish(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second.Finish(t.Context()))
 		}
 		wantCounts(t, "ended, and still open", 0, 3, nil, b, c)
 		second.Close()
 		same(t, all...)
 		wantCounts(t, "ended", 0, 3, nil, all...)
-		if err := a.ClearStatistics(t.Context(), web); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.ClearStatistics(t.Context(), web))
 		ingest(t, b.eng, "web", true)
 		wantCounts(t, "cleared behind the end", 0, 1, nil, all...)
-		if err := b.CatchUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.CatchUp(t.Context()))
 		done(t, b.Catalog)(b.EraseSource("web"))
 		done(t, b.Catalog)(b.CreateSource(user, spec("Web", "a")))
 		same(t, b, c)
@@ -193,9 +175,7 @@ func TestFilesThroughAnyNode(t *testing.T) {
 			}
 		}
 		adopted, err := all[1].Adopt("c", 2, all[2].eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer adopted.Close()
 		if err := all[0].Handle("web", "a").DiscardFile(t.Context(), id); err != nil {
 			t.Errorf("discard: %v", err)
@@ -222,16 +202,12 @@ func TestErasedWhileAway(t *testing.T) {
 				ingest(t, n.eng, "web", true)
 				ingest(t, n.eng, "web", false)
 				n.deaf.Store(true)
-				if err := n.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, n.Close())
 				if err := n.eng.Remove(t.Context(), "web"); err != nil { // as after a restart of the process
 					t.Fatal(err)
 				}
 			}
-			if err := b.CatchUp(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.CatchUp(t.Context()))
 			done(t, b.Catalog)(b.EraseSource("web"))
 			if recreated {
 				done(t, b.Catalog)(b.CreateSource(user, spec("Web", "a")))
@@ -241,9 +217,7 @@ func TestErasedWhileAway(t *testing.T) {
 			if err == nil {
 				err = adopted.Follow(t.Context())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for name, eng := range engines {
 				for _, s := range eng.Stats().Sinks {
 					if s.Local.Rows+s.Staging.Rows+s.Target.Rows+s.Discarded.Rows > 0 {
@@ -256,9 +230,7 @@ func TestErasedWhileAway(t *testing.T) {
 				ingest(t, back.eng, "web", true)
 				wantCounts(t, "a new row", 0, 1, nil, a, b, back)
 			}
-			if err := adopted.Finish(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, adopted.Finish(t.Context()))
 			adopted.Close()
 			if recreated {
 				wantCounts(t, "after the end of d", 0, 1, nil, a, b, back)

@@ -116,9 +116,7 @@ func playStore(t *testing.T, f *faults, rng *rand.Rand) (untouched bool) {
 		if err != nil {
 			t.Fatalf("operation %d: open after a failed open: %v", f.first, err)
 		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Close())
 		return false
 	}
 	const keys = 3

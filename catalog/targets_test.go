@@ -78,9 +78,7 @@ func TestTargetIsPartOfASink(t *testing.T) {
 	do(cat.Rollback(user, catalog.Ref{Source: "web", Sink: "a"}, 2, 0))
 	want("lake", 4)
 	send(t, cat, "3 lake")
-	if err := cat.Engine().FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Engine().FlushAll(t.Context()))
 	if a, b := textsOf(app, "in.c-web.a"), textsOf(lake, "in.c-web.a"); !slices.Equal(a, []string{"2 app"}) || !slices.Equal(b, []string{"1 lake", "3 lake"}) {
 		t.Errorf("the default target has %q, the lake has %q", a, b)
 	}
@@ -169,9 +167,7 @@ func TestEqualTablesInTwoTargets(t *testing.T) {
 	do(cat.CreateSource(user, source("web", "", "lake")))
 	do(cat.CreateSource(user, source("other", "")))
 	task, err := cat.EraseSource("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if task, err = cat.Wait(t.Context(), task.ID); err != nil || !task.Partial || !strings.Contains(task.Failure, `"in.c-web.t" stays: sink "s" of source "other" uses it`) {
 		t.Errorf("got %+v %v, want that the table of the other source stays", task, err)
 	}
@@ -221,9 +217,7 @@ func testNodesWithDifferentTargets(t *testing.T) {
 		t.Errorf("got %v, want that the node lacks the target", err)
 	}
 	done(t, a.Catalog)(a.UpdateSink(user, "web", "a", catalog.SinkPatch{Target: new("lake")}))
-	if err := b.CatchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.CatchUp(t.Context()))
 	if _, s, err := b.Sink("web", "a"); err != nil || s.Target != "lake" {
 		t.Errorf("the other node shows the target %q: %v", s.Target, err)
 	}
@@ -283,9 +277,7 @@ func TestSwitchToACopy(t *testing.T) {
 	if _, _, err := cat.Sink("web", "copy"); code(err) != catalog.SinkNotFound {
 		t.Errorf("the copy is still there: %v", err)
 	}
-	if err := cat.Engine().FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cat.Engine().FlushAll(t.Context()))
 	if a, b := textsOf(app, "in.c-web.a"), textsOf(lake, "in.c-web.a"); !slices.Equal(a, []string{"1 app", "2 both", strings.Repeat("3", 50)}) || !slices.Equal(b, []string{"2 both", "4 lake"}) {
 		t.Errorf("the default target has %q, the lake has %q", a, b)
 	}
@@ -295,12 +287,8 @@ func TestSwitchToACopy(t *testing.T) {
 func TestFailedChangeTakesTablesOfTargetsBack(t *testing.T) {
 	store := newMemory()
 	cat, app, lake := openLake(t, catalog.Options{Store: store})
-	if err := app.Ensure(t.Context(), driver.Table{ID: "in.c-web.a", Columns: []datatype.Column{{Name: "mine"}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := lake.Ensure(t.Context(), driver.Table{ID: "in.c-web.b", Columns: []datatype.Column{{Name: "other"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, app.Ensure(t.Context(), driver.Table{ID: "in.c-web.a", Columns: []datatype.Column{{Name: "mine"}}}))
+	must(t, lake.Ensure(t.Context(), driver.Table{ID: "in.c-web.b", Columns: []datatype.Column{{Name: "other"}}}))
 	task, err := cat.CreateSource(user, catalog.SourceSpec{ID: "web", Name: "web", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
 		{ID: "a", Name: "a", TableID: "in.c-web.a", Target: "lake", Columns: textColumns()},
 		{ID: "b", Name: "b", TableID: "in.c-web.b", Target: "lake", Columns: textColumns()},
@@ -358,9 +346,7 @@ func TestNodesFollowAMove(t *testing.T) {
 		done(t, b.Catalog)(b.SwitchToCopy(user, "web", "a", "copy"))
 		both("4 app")
 		for _, n := range all {
-			if err := n.eng.FlushAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, n.eng.FlushAll(t.Context()))
 		}
 		twice := func(list ...string) (all []string) {
 			for _, text := range list {

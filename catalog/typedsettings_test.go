@@ -19,13 +19,9 @@ import (
 func openFolder(t *testing.T, dir string, mem *buffertest.Memory) (*forebay.Engine, *catalog.Catalog, func()) {
 	t.Helper()
 	eng, err := forebay.Open(dir, forebay.Options{Staging: mem, Target: mem, Archive: newRawArchive(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cat, err := catalog.Open(dir+"/catalog", eng, catalog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	end := func() {
 		if err := errors.Join(cat.Close(), eng.Close()); err != nil {
 			t.Error(err)
@@ -54,9 +50,7 @@ func TestSettingsOfANewSource(t *testing.T) {
 	if task, err = cat.CreateSink(by, "shop", catalog.SinkSpec{ID: "items", Name: "Items", TableID: "in.c-shop.items", Columns: columns, Settings: sink}); err == nil {
 		_, err = task.Wait(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 {
 		def, ok := eng.Source("shop")
 		if !ok || def.Settings != source || def.Split != forebay.SplitArray || def.Archive == nil || !reflect.DeepEqual(def.KeepHeaders, []string{"X-Shop-Id", "x-version"}) ||
@@ -118,9 +112,7 @@ func TestWaitForATask(t *testing.T) {
 	task, err := cat.CreateSource(catalog.By{}, catalog.SourceSpec{Name: "Shop", Type: forebay.HTTP, Sinks: []catalog.SinkSpec{
 		{Name: "Orders", TableID: "in.c-shop.orders", Columns: mapping.Columns{mapping.Path("id", "id")}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, err := task.Wait(ctx); !errors.Is(err, context.Canceled) || got.Finished() || got.ID != task.ID {
@@ -133,9 +125,7 @@ func TestWaitForATask(t *testing.T) {
 		t.Errorf("got %+v, %v", ended, err)
 	}
 	again, err := cat.Task(task.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, task := range append(cat.Tasks(), again, ended) {
 		if _, second := task.Wait(t.Context()); second == nil || second.Error() != failed.Message {
 			t.Errorf("the second wait: %v", second)

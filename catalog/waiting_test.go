@@ -73,26 +73,22 @@ func TestWaitingRowsFlow(t *testing.T) {
 					return nil
 				}
 				eng, err := forebay.Open(t.TempDir(), forebay.Options{Target: mem, Staging: mem})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				tokens := &register{live: map[string]bool{}}
 				cat, err := catalog.Open("", eng, catalog.Options{Store: newMemory(), Tokens: tokens})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer func() {
 					if err := errors.Join(cat.Close(), eng.Close()); err != nil {
 						t.Error(err)
 					}
 				}()
-				must := done(t, cat)
-				must(cat.CreateSource(user, spec("Web", "a")))
+				mustTask := done(t, cat)
+				mustTask(cat.CreateSource(user, spec("Web", "a")))
 				for range 3 {
 					ingest(t, eng, "web", false)
 				}
 				token, _ := cat.Handle("web", "a").Token()
-				must(end(cat))
+				mustTask(end(cat))
 				time.Sleep(5 * time.Minute) // several sweeps
 				if n := len(mem.Rows("in.c-web.a")); n != 0 || !tokens.has(token.ID) {
 					t.Errorf("while the table is away it has %d rows, and the token is there: %t", n, tokens.has(token.ID))

@@ -56,9 +56,7 @@ type everythingOf struct {
 
 func TestColumnsOf(t *testing.T) {
 	columns, err := ColumnsOf[*everythingOf]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := mustCompile(t, columns...)
 	at := time.Date(2026, 11, 22, 23, 0, 0, 500, time.FixedZone("", -3600))
 	id := uuid.MustParse("0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b")
@@ -135,13 +133,9 @@ func TestColumnsOfAreTheMembers(t *testing.T) {
 		D int    `json:"x y"`
 	}
 	columns, err := ColumnsOf[outer]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(outer{A: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	var members []string
 	if _, err := dec.Token(); err != nil {
@@ -149,9 +143,7 @@ func TestColumnsOfAreTheMembers(t *testing.T) {
 	}
 	for dec.More() {
 		name, err := dec.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := dec.Token(); err != nil {
 			t.Fatal(err)
 		}
@@ -239,9 +231,7 @@ func TestColumnsOfPointerReceivers(t *testing.T) {
 		P  byPointer `json:"p"`
 	}
 	columns, err := ColumnsOf[row]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := mustCompile(t, columns...)
 	if c := m.Cells(From(&row{P: byPointer{3}}))[1]; c.Value != "xxx" || c.Type != datatype.String {
 		t.Errorf("got %+v, want c.Value == \"xxx\" and c.Type == %v", c, datatype.String)
@@ -268,9 +258,7 @@ func TestColumnsOfNaN(t *testing.T) {
 		{ColumnsOf[null], null{sql.Null[float64]{V: nan, Valid: true}}, null{}},
 	} {
 		columns, err := of.columns()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m := mustCompile(t, append(columns, UUID("id"))...)
 		if c := m.Cells(From(of.nan))[0]; reasonOf(c.Err) != InvalidBody || c.Null {
 			t.Errorf("got %T: %+v, want reasonOf(c.Err) == %v and !c.Null", of.nan, c, InvalidBody)

@@ -240,9 +240,7 @@ func TestCompat(t *testing.T) {
 // The table in the documentation and the cases here name the same differences.
 func TestCompatibilityTableIsComplete(t *testing.T) {
 	doc, err := os.ReadFile("../docs/internals/compatibility.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listed := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)`(?:, `([a-z0-9-]+)`)? \\|").FindAllSubmatch(doc, -1) {
 		for _, id := range m[1:] {

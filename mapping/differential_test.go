@@ -109,9 +109,7 @@ func sampleRecord() *Record {
 func corpus(t testing.TB) []string {
 	t.Helper()
 	f, err := os.Open("testdata/templates.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	var cases []string
 	var block []string

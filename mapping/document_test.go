@@ -60,18 +60,14 @@ func TestFieldDocument(t *testing.T) {
 	cols = append(cols, Template("sum", `Body("n") + Body("a")[1] + Body("o").k[0]`), Template("has", `std.objectFields(Body("o"))`))
 	for _, compat := range []bool{false, true} {
 		m, err := Compile(cols, Options{Compat: compat})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body := body
 		if compat {
 			// A document gives the first of several members with the same name, in templates with Compat bytes give the last.
 			body = strings.Replace(body, `,"s":"second"`, "", 1)
 		}
 		want, err := m.AppendRow(nil, JSON([]byte(body)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := &jsonDocument{text: body}
 		got, err := m.AppendRow(nil, &Record{Document: d})
 		if err != nil || string(got) != string(want) || d.whole != 0 {

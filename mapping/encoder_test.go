@@ -154,9 +154,7 @@ func fill(v reflect.Value, r *rand.Rand, depth int) {
 // The document of an Encoder equals the output of encoding/json, for every kind of field.
 func TestEncoderWritesWhatEncodingJSONWrites(t *testing.T) {
 	enc, err := NewEncoder[encodedOf]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var record Record
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 20_000 {
@@ -170,9 +168,7 @@ func TestEncoderWritesWhatEncodingJSONWrites(t *testing.T) {
 			v.ID, v.Null.Valid = uuid.UUID{byte(i)}, i%2 == 0
 		}
 		want, err := goValue{v}.AppendJSON(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		enc.Set(&record, v)
 		got, err := record.Document.AppendJSON([]byte("x"))
 		if err != nil || string(got) != "x"+string(want) {
@@ -180,9 +176,7 @@ func TestEncoderWritesWhatEncodingJSONWrites(t *testing.T) {
 		}
 	}
 	pointers, err := NewEncoder[*encodedOf]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var nothing *encodedOf
 	pointers.Set(&record, &nothing)
 	if got, err := record.Document.AppendJSON(nil); err != nil || string(got) != "null" {
@@ -193,13 +187,9 @@ func TestEncoderWritesWhatEncodingJSONWrites(t *testing.T) {
 // The row of a value equals the row of its JSON, for all columns and limits of the target. Rejected records are rejected for the same reason.
 func TestEncoderGivesTheRowsOfFrom(t *testing.T) {
 	enc, err := NewEncoder[encodedOf]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := ColumnsOf[encodedOf]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := make(Columns, 0, len(own))
 	for _, c := range own { // other types, most of which reject some values
 		if c.Type == TypePath {
@@ -214,9 +204,7 @@ func TestEncoderGivesTheRowsOfFrom(t *testing.T) {
 		}
 		for _, columns := range []Columns{own, text} {
 			m, err := Compile(columns, options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			mappers = append(mappers, m)
 		}
 		for _, c := range own { // alone, so that each column is the first to reject
@@ -229,9 +217,7 @@ func TestEncoderGivesTheRowsOfFrom(t *testing.T) {
 				Path(c.Name, c.Path, DataType(datatype.Int64), Default(7)), Path(c.Name, c.Path, DataType(datatype.Timestamp), With(TypeOptions{Epoch: "ns", ElsePath: "t"})),
 			} {
 				m, err := Compile(Columns{UUID("row id"), other}, options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				mappers = append(mappers, m)
 			}
 		}
@@ -277,9 +263,7 @@ func TestEncoderRefusesWhatEncodingJSONRefuses(t *testing.T) {
 		W  *wrongOf    `json:"w"`
 	}
 	enc, err := NewEncoder[row]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := mustCompile(t, Path("f", "f"), Path("at", "at"), Path("n", "n"))
 	var r Record
 	for _, v := range []row{{F: math.NaN()}, {F: math.Inf(-1)}, {At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}, {N: "1x"}, {W: &wrongOf{}}, {W: &wrongOf{bad: true}}} {
@@ -334,20 +318,14 @@ func TestEncoderCallsMethodsWithoutReflection(t *testing.T) {
 		Nothing *jsonAt  `json:"nothing"`
 	}
 	columns, err := ColumnsOf[row]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	enc, err := NewEncoder[row]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := []byte(`{"a": [1, 2]}`)
 	v := &row{JSON: jsonOf{text}, At: &jsonOf{text}, Ptr: jsonAt{text}, Text: textOf{'a', 'b', '"', 'd'}, List: []jsonAt{{text}, {text}}, TextAt: &textOf{'a', 'b', 'c', 'd'}}
 	for name, m := range map[string]*Mapper{"columns": mustCompile(t, columns...), "body": mustCompile(t, Body("body"))} {
 		want, err := m.AppendRow(nil, From(v))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var r Record
 		var got []byte
 		run := func() {
@@ -382,13 +360,9 @@ func TestEncoderCheck(t *testing.T) {
 		List []map[string]float64 `json:"list"`
 	}
 	enc, err := NewEncoder[row]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := ColumnsOf[row]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	typed := func(name, path string, typ datatype.Type, opts ...ColumnOption) Column {
 		return Path(name, path, append(opts, DataType(typ))...)
 	}

@@ -21,9 +21,7 @@ func TestFromGivesTheRowsOfTheJSON(t *testing.T) {
 	value := order{ID: 1 << 60, Note: "a \"<b>\" & é\n", Lines: []string{"x", "y"}, Extra: map[string]any{"b": 2.5, "a": nil}}
 	const text = `{"id":1152921504606846976,"note":"a \"<b>\" & é\n","lines":["x","y"],"extra":{"a":null,"b":2.5}}`
 	want, err := m.AppendRow(nil, JSON([]byte(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, v := range []any{value, &value, json.RawMessage(text)} {
 		r := From(v)
 		for range 2 { // the second mapper of a record reads the encoding of the first

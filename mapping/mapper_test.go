@@ -22,17 +22,13 @@ func TestAppendRowIsCSV(t *testing.T) {
 	r.Body = []byte("{\"s\": \"q\\\"\\n\",\n \"o\": {\"k\": \"v\"}}")
 	r.Header = http.Header{"X-B": {"2"}, "A": {`"1"`}}
 	row, err := m.AppendRow([]byte("before,"), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rest, ok := strings.CutPrefix(string(row), "before,")
 	if !ok || !strings.HasSuffix(rest, "\"\n") {
 		t.Fatalf("got %q, want ok and strings.HasSuffix(rest, \"\\\"\\n\")", row)
 	}
 	cells, err := csv.NewReader(strings.NewReader(rest)).Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{
 		"2024-02-29T13:04:05.067Z", "203.0.113.7", string(r.Body), `{"A":"\"1\"","X-B":"2"}`, `"q\"\n"`, "q\"\n", `{"k":"v"}`,
 		"a \"quoted\" text\n", `"t\"q\"\n"`,
@@ -395,17 +391,21 @@ func TestBodyCellIsTheSameWithPaths(t *testing.T) {
 		for _, f := range []Format{FormatJSON, FormatForm, FormatOpaque} {
 			r := &Record{Body: []byte(s), Format: f}
 			a, err := alone.AppendRow(nil, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b, err := with.AppendRow([]byte("row\n"), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cell, _, _ := strings.Cut(string(b), "\",\"")
 			if want := "row\n" + strings.TrimSuffix(string(a), "\"\n"); !strings.HasPrefix(string(b), want+"\",\"") {
 				t.Errorf("%.60q as %s: got %.80q, want %.80q", s, f, cell, want)
 			}
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
 	}
 }

@@ -86,9 +86,7 @@ func samePaths(t *testing.T, path, want string, records ...*Record) {
 	t.Helper()
 	plain := want
 	if strings.HasPrefix(want, `"`) {
-		if err := json.Unmarshal([]byte(want), &plain); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(want), &plain))
 	}
 	m := mustCompile(t, Path("p", path), Path("raw", path, RawString()), Path("default", path, Default("d")), Path("raw default", path, Default("d"), RawString()),
 		Template("t", fmt.Sprintf("Body(%q)", path)), Template("raw t", fmt.Sprintf("Body(%q)", path), RawString()),
@@ -211,13 +209,9 @@ func FuzzPath(tf *testing.F) {
 				t.Fatalf("%q: got %q, want the same", path, p.Text)
 			}
 			quoted, err := json.Marshal(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			m, err := Compile(Columns{Path("p", path, RawString()), Template("t", "Body("+string(quoted)+")", RawString())}, Options{Compat: compat})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cells := m.Cells(JSON(body))
 			same := cells[0].Value == cells[1].Value && reasonOf(cells[0].Err) == reasonOf(cells[1].Err)
 			// The service rewrites the output of a template, and Body() is an object there.

@@ -19,9 +19,7 @@ func TestReleasedRecordIsMappedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.Header = map[string][]string{"X-Id": {"7"}}
 			want, err := m.AppendRow(nil, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.Release()
 			r.Release() // nothing is left to release
 			// Another record gets the memory and fills it with its own values.

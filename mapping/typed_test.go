@@ -52,13 +52,9 @@ func options(t *testing.T, text string) string {
 func conversions(t *testing.T) (list []conversion) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/types.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := os.ReadFile("../docs/internals/conversions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page = append(page, all...)
 	table := ""
 	for line := range strings.Lines(string(page)) {
@@ -342,9 +338,7 @@ func TestTypedDoesNotAllocate(t *testing.T) {
 	}
 	for _, limits := range []datatype.Limits{{}, {NoNUL: true, NoNaN: true, MinYear: 1900, MaxYear: 2100, MaxCell: 1 << 20}} {
 		m, err := Compile(all, Options{Limits: limits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		header, r := benchHeader(), new(Record)
 		var row []byte
 		run := func() {

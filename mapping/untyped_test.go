@@ -33,9 +33,7 @@ func TestUntypedBytes(t *testing.T) {
 	for _, compat := range []bool{false, true} {
 		compile := func(cols ...Column) *Mapper {
 			m, err := Compile(cols, Options{Compat: compat})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return m
 		}
 		paths := compile(
@@ -66,14 +64,10 @@ func TestUntypedBytes(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gotLines, wantLines := bytes.Split(got.Bytes(), []byte("\n")), bytes.Split(want, []byte("\n"))
 	for i := range min(len(gotLines), len(wantLines)) {
 		if !bytes.Equal(gotLines[i], wantLines[i]) {

@@ -19,13 +19,9 @@ func TestUntypedTextIsUTF8(t *testing.T) {
 		for _, format := range []Format{FormatJSON, FormatForm} {
 			rec := &Record{Body: []byte(body), Format: format, Header: http.Header{"X-A": {"\xff"}}}
 			free, err := Compile(cols(c), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			strict, err := Compile(cols(c), Options{Limits: datatype.Limits{UTF8: true}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			row, err := free.AppendRow(nil, rec)
 			want := err == nil && len(row) > 0 && name == "body"
 			_, err = strict.AppendRow(nil, rec)
@@ -39,17 +35,13 @@ func TestUntypedTextIsUTF8(t *testing.T) {
 		}
 	}
 	secret, err := Compile(cols(Body("c", Secret())), Options{Limits: datatype.Limits{UTF8: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := secret.AppendRow(nil, &Record{Body: []byte("canary\xff")}); err == nil || strings.Contains(err.Error(), "canary") {
 		t.Errorf("a secret column: %v", err)
 	}
 	good := &Record{Body: []byte(`{"a":"é"}`), Format: FormatJSON}
 	m, err := Compile(cols(Body("c")), Options{Limits: datatype.Limits{UTF8: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var row []byte
 	if n := testing.AllocsPerRun(100, func() { row, err = m.AppendRow(row[:0], good) }); n != 0 && !raceEnabled || err != nil {
 		t.Errorf("a row allocates %v times, error %v", n, err)
@@ -74,9 +66,7 @@ func TestUntypedCellsThatATargetCannotStore(t *testing.T) {
 		{Body("c"), datatype.Limits{MaxCell: 5}, `""""""`, FormatOpaque, TooLong},
 	} {
 		m, err := Compile(Columns{UUID("id"), c.column}, Options{Limits: c.limits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rec := &Record{Body: []byte(c.body), Format: c.format}
 		_, err = m.AppendRow(nil, rec)
 		cause, _ := errors.AsType[*Error](err)

@@ -30,23 +30,17 @@ var someHour = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 func archiveText(t *testing.T, a *ArchiveDir, object string) string {
 	t.Helper()
 	rc, err := a.Open(t.Context(), "web", object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rc.Close()
 	text, err := io.ReadAll(rc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
 func objectsOf(t *testing.T, a *ArchiveDir, from, to time.Time) string {
 	t.Helper()
 	list, err := a.Objects(t.Context(), "web", from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Join(list, " ")
 }
 
@@ -59,13 +53,9 @@ func TestArchiveByHour(t *testing.T) {
 		return newFile("f-2", rawTable, rawRows(someHour.Add(59*time.Minute), someHour.Add(time.Hour), someHour))
 	}
 	for range 2 {
-		if err := a.Import(t.Context(), f()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Import(t.Context(), f()))
 	}
-	if err := a.Import(t.Context(), newFile("f-1", rawTable, rawRows(someHour.Add(time.Hour)))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Import(t.Context(), newFile("f-1", rawTable, rawRows(someHour.Add(time.Hour)))))
 	const first, second, third = "2026-01-02T03/f-2.csv.gz", "2026-01-02T04/f-1.csv.gz", "2026-01-02T04/f-2.csv.gz"
 	if got := objectsOf(t, a, time.Time{}, always); got != first+" "+second+" "+third {
 		t.Errorf("objects %q", got)
@@ -104,9 +94,7 @@ func TestArchiveOfManyHours(t *testing.T) {
 		times = append(times, someHour.Add(time.Duration(i*8%hours)*time.Hour))
 	}
 	a := Archive(t.TempDir(), ArchiveOptions{})
-	if err := a.Import(t.Context(), newFile("f-1", rawTable, rawRows(times...))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Import(t.Context(), newFile("f-1", rawTable, rawRows(times...))))
 	objects := strings.Fields(objectsOf(t, a, time.Time{}, always))
 	for _, object := range objects {
 		if n := strings.Count(archiveText(t, a, object), "\n\"2026"); n != 2 {
@@ -155,18 +143,12 @@ func TestArchiveRetention(t *testing.T) {
 	a := Archive(t.TempDir(), ArchiveOptions{KeepFor: 24 * time.Hour})
 	now := someHour.Add(25*time.Hour - 1)
 	a.files.Now = func() time.Time { return now }
-	if err := a.Import(t.Context(), newFile("f-1", rawTable, rawRows(someHour, someHour.Add(time.Hour)))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Import(t.Context(), newFile("f-1", rawTable, rawRows(someHour, someHour.Add(time.Hour)))))
 	other := filepath.Join(a.files.Root, "web", "notes")
-	if err := os.Mkdir(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(other, 0o700))
 	const first, second = "2026-01-02T03/f-1.csv.gz", "2026-01-02T04/f-1.csv.gz"
 	for _, want := range []string{first + " " + second, second, second, ""} {
-		if err := a.Compact(t.Context(), rawTable); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Compact(t.Context(), rawTable))
 		if got := objectsOf(t, a, time.Time{}, always); got != want {
 			t.Errorf("at %v there are %q, want %q", now, got, want)
 		}

@@ -76,13 +76,9 @@ func TestErasureSurvivesPowerCuts(t *testing.T) {
 		for n := 0; ; n++ {
 			path := filepath.Join(root, fmt.Sprint(crash, n))
 			a := Archive(path, ArchiveOptions{})
-			if err := a.Import(t.Context(), newFile("f-1", rawTable, rawRows(times...))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Import(t.Context(), newFile("f-1", rawTable, rawRows(times...))))
 			notes := filepath.Join(path, "web", "2026-01-02T04", "notes")
-			if err := os.WriteFile(notes, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(notes, nil, 0o600))
 			erase := func(fail int) (*cutDisk, error) {
 				disk := &cutDisk{faultyDisk: faultyDisk{root: path, fail: fail, crash: crash}, trash: t.TempDir()}
 				a := Archive(path, ArchiveOptions{})

@@ -38,23 +38,15 @@ func TestMerge(t *testing.T) {
 			fileOf := func(i int) *driver.File { return newFile(fmt.Sprintf("file-%04d", i), dayTable, dayRows(10*i, 10)) }
 			for i := range files {
 				all = append(all, dayRows(10*i, 10)...)
-				if err := tables.Import(t.Context(), fileOf(i)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, tables.Import(t.Context(), fileOf(i)))
 				if i%7 == 0 {
-					if err := tables.Compact(t.Context(), dayTable); err != nil {
-						t.Fatal(err)
-					}
+					must(t, tables.Compact(t.Context(), dayTable))
 				}
 			}
 			before, err := filepath.EvalSymlinks(tables.Path(dayTable.ID))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			old, _ := filepath.Glob(filepath.Join(before, "*"))
-			if err := tables.Compact(t.Context(), dayTable); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Compact(t.Context(), dayTable))
 			if left, _ := filepath.Glob(filepath.Join(before, "*")); !slices.Equal(left, old) {
 				t.Errorf("the version before has %d files, had %d", len(left), len(old))
 			}
@@ -81,9 +73,7 @@ func TestMerge(t *testing.T) {
 				t.Errorf("got %d rows after repeated imports, want %d", got, len(all))
 			}
 			tables.folder.Grace = 0
-			if err := tables.Compact(t.Context(), dayTable); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Compact(t.Context(), dayTable))
 			if left, err := os.ReadDir(tables.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 				t.Errorf("versions %v, %v, want the newest", left, err)
 			}
@@ -91,9 +81,7 @@ func TestMerge(t *testing.T) {
 				t.Errorf("got %d rows without the old versions, want %d", len(got), len(all))
 			}
 			expectNoTemp(t, root)
-			if err := tables.Drop(t.Context(), dayTable.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Drop(t.Context(), dayTable.ID))
 			if got := readTable(t, tables, dayTable.ID); got != nil {
 				t.Errorf("got %d rows after Drop, want no table", len(got))
 			}
@@ -111,18 +99,14 @@ func TestMergeOfAPlainTable(t *testing.T) {
 	var want []string
 	for i := range parts.MergeFrom + 1 {
 		want = append(want, sortedIDs(dayRows(10+5*i, 5)...)...)
-		if err := Tables(root).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Tables(root).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))))
 	}
 	merging := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
 	err := merging.Compact(t.Context(), dayTable)
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
 		t.Skipf("this file system cannot exchange names: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if linked, err := merging.folder.IsLink(dayTable.ID); err != nil || !linked {
 		t.Errorf("a link: %t, %v", linked, err)
 	}
@@ -130,16 +114,12 @@ func TestMergeOfAPlainTable(t *testing.T) {
 		t.Errorf("rows %q, want %q", got, want)
 	}
 	// Without the option the table stays unchanged.
-	if err := Tables(root).Import(t.Context(), newFile("file-x", dayTable, dayRows(99, 1))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Tables(root).Import(t.Context(), newFile("file-x", dayTable, dayRows(99, 1))))
 	if got := readIDs(t, Tables(root), dayTable.ID); !slices.Equal(got, append(want, "99")) {
 		t.Errorf("rows %q", got)
 	}
 	merging.folder.Grace = 0
-	if err := merging.Compact(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, merging.Compact(t.Context(), dayTable))
 	if left, err := os.ReadDir(merging.folder.VersionsPath(dayTable.ID)); err != nil || len(left) != 1 {
 		t.Errorf("versions %v, %v", left, err)
 	}
@@ -156,9 +136,7 @@ func TestMergeOfAPlainTableThatStaysPlain(t *testing.T) {
 	var want []string
 	for i := range parts.MergeFrom {
 		want = append(want, sortedIDs(dayRows(10+5*i, 5)...)...)
-		if err := lazyTables(root, TablesOptions{}).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lazyTables(root, TablesOptions{}).Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10+5*i, 5))))
 	}
 	merging := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
 	merging.folder.FS = rigidDisk{}
@@ -185,19 +163,13 @@ func TestOldPartsAreRemoved(t *testing.T) {
 	t.Run("by day", func(t *testing.T) {
 		tables := at(TablesWith(t.TempDir(), TablesOptions{PartitionBy: "at", KeepFor: 48 * time.Hour, MergeTo: 1 << 20}))
 		for i := range parts.MergeFrom {
-			if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))))
 		}
 		undated, _ := filepath.Glob(filepath.Join(tables.Path(dayTable.ID), parts.NoDay, "*"))
 		for _, path := range undated {
-			if err := os.Chtimes(path, now, now); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chtimes(path, now, now))
 		}
-		if err := tables.Compact(t.Context(), dayTable); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Compact(t.Context(), dayTable))
 		// The days 21 and 22 have ended more than 48 hours ago.
 		if got := partNames(t, tables, dayTable.ID); len(got) != 3 || !strings.Contains(got[0], "/dt=2026-11-23/") {
 			t.Errorf("parts %q", got)
@@ -218,17 +190,11 @@ func TestOldPartsAreRemoved(t *testing.T) {
 		tables := at(TablesWith(t.TempDir(), TablesOptions{KeepFor: 48 * time.Hour, MergeTo: 1 << 20}))
 		for i := range 3 * parts.MergeFrom {
 			id := fmt.Sprintf("file-%02d", i)
-			if err := tables.Import(t.Context(), newFile(id, dayTable, dayRows(10+5*i, 1))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), newFile(id, dayTable, dayRows(10+5*i, 1))))
 			imported := now.Add(-time.Duration(i/parts.MergeFrom) * 24 * time.Hour)
-			if err := os.Chtimes(filepath.Join(tables.Path(dayTable.ID), id+".csv"), imported, imported); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chtimes(filepath.Join(tables.Path(dayTable.ID), id+".csv"), imported, imported))
 		}
-		if err := tables.Compact(t.Context(), dayTable); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Compact(t.Context(), dayTable))
 		// Versions of two days ago are gone. Versions of today do not keep the versions of yesterday longer.
 		want := []string{"file-00~file-07~8.csv", "file-08~file-15~8.csv"}
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want) {
@@ -236,12 +202,8 @@ func TestOldPartsAreRemoved(t *testing.T) {
 		}
 		now = now.Add(24 * time.Hour)
 		resolved, err := filepath.EvalSymlinks(tables.Path(dayTable.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tables.Compact(t.Context(), dayTable); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, tables.Compact(t.Context(), dayTable))
 		if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, want[:1]) {
 			t.Errorf("a day later: parts %q, want %q", got, want[:1])
 		}
@@ -251,9 +213,7 @@ func TestOldPartsAreRemoved(t *testing.T) {
 			}
 		}
 		now = now.Add(2 * time.Hour)
-		if err := tables.Compact(t.Context(), dayTable); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Compact(t.Context(), dayTable))
 		if _, err := os.Stat(resolved); !os.IsNotExist(err) {
 			t.Errorf("the version before is still there: %v", err)
 		}
@@ -268,14 +228,10 @@ func TestMergeOfAPartThatIsDeleted(t *testing.T) {
 	root := t.TempDir()
 	tables := TablesWith(root, TablesOptions{MergeTo: 1 << 20})
 	for i := range parts.MergeFrom {
-		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10, 1))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10, 1))))
 	}
 	tables.folder.FS = deletingDisk{path: filepath.Join(tables.Path(dayTable.ID), "file-3.csv")}
-	if err := tables.Compact(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Compact(t.Context(), dayTable))
 	if got := partNames(t, tables, dayTable.ID); len(got) != parts.MergeFrom-1 {
 		t.Errorf("parts %q", got)
 	}
@@ -349,22 +305,16 @@ func TestMergeWhileAReaderListsThroughTheLink(t *testing.T) {
 			for at, last := 1, false; !last; at += casetest.Of(1, 2, 6) {
 				tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})
 				for i := range parts.MergeFrom {
-					if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10*i+1, 2))); err != nil {
-						t.Fatal(err)
-					}
+					must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(10*i+1, 2))))
 				}
 				for i := range oneDay {
-					if err := tables.Import(t.Context(), newFile(fmt.Sprint("late-", i), dayTable, dayRows(1001+10*i, 1))); err != nil {
-						t.Fatal(err)
-					}
+					must(t, tables.Import(t.Context(), newFile(fmt.Sprint("late-", i), dayTable, dayRows(1001+10*i, 1))))
 				}
 				n := 0
 				paths := walkWith(t, tables.Path(dayTable.ID), func(entries []os.DirEntry) {
 					arrange(entries)
 					if n++; n == at {
-						if err := tables.Compact(t.Context(), dayTable); err != nil {
-							t.Fatal(err)
-						}
+						must(t, tables.Compact(t.Context(), dayTable))
 					}
 				})
 				last = n < at
@@ -396,9 +346,7 @@ func TestMergeWhileAReaderListsThroughTheLink(t *testing.T) {
 func TestReadersBesideMerges(t *testing.T) {
 	root := t.TempDir()
 	options := TablesOptions{PartitionBy: "at", MergeTo: 1 << 20}
-	if err := TablesWith(root, options).Ensure(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, TablesWith(root, options).Ensure(t.Context(), dayTable))
 	const files, rows = 60, 10
 	var imported atomic.Int64 // the files below this one are imported
 	var writers, readers sync.WaitGroup

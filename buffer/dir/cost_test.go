@@ -106,28 +106,18 @@ func TestCostOfAnImportOfManyDays(t *testing.T) {
 				disk := &countingDisk{FileSystem: tables.folder.FS}
 				tables.folder.FS = disk
 				for i := range n {
-					if err := tables.Import(t.Context(), file(i)); err != nil {
-						t.Fatal(err)
-					}
-					if err := tables.Compact(t.Context(), dayTable); err != nil {
-						t.Fatal(err)
-					}
+					must(t, tables.Import(t.Context(), file(i)))
+					must(t, tables.Compact(t.Context(), dayTable))
 				}
 				return float64(disk.names) / float64(n), float64(disk.operations) / float64(n)
 			}
 			one := lazyTables(t.TempDir(), options)
-			if err := one.Ensure(t.Context(), dayTable); err != nil {
-				t.Fatal(err)
-			}
+			must(t, one.Ensure(t.Context(), dayTable))
 			oneNames, oneOperations := cost(one, imports, func(i int) *driver.File { return daysFile(fmt.Sprint("file-", i), i, 1) })
 
 			many := lazyTables(t.TempDir(), options)
-			if err := many.Import(t.Context(), daysFile("first", 0, 1000)); err != nil {
-				t.Fatal(err)
-			}
-			if err := many.Compact(t.Context(), dayTable); err != nil {
-				t.Fatal(err)
-			}
+			must(t, many.Import(t.Context(), daysFile("first", 0, 1000)))
+			must(t, many.Compact(t.Context(), dayTable))
 			names, operations := cost(many, imports, func(i int) *driver.File { return daysFile(fmt.Sprint("file-", i), 1000+days*i, days) })
 			t.Logf("one day: %.1f names and %.1f operations an import. %d more days of 1000: %.1f and %.1f", oneNames, oneOperations, days, names, operations)
 			if limit := 2 * days * oneNames; names > limit {

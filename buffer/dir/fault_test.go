@@ -189,9 +189,7 @@ func TestPutListsTemporaryFilesRarely(t *testing.T) {
 		t.Helper()
 		d := &faultyDisk{root: filepath.Dir(root), fail: -1}
 		staging.files.FS = d
-		if err := staging.Put(t.Context(), driver.Object{ID: id, Rows: 1}, bytesSource([]byte("x"))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, staging.Put(t.Context(), driver.Object{ID: id, Rows: 1}, bytesSource([]byte("x"))))
 		for _, operation := range d.trace {
 			if strings.HasPrefix(operation, "readdir ") {
 				lists++
@@ -205,9 +203,7 @@ func TestPutListsTemporaryFilesRarely(t *testing.T) {
 		t.Errorf("got %d lists of the temporary files, want none", n)
 	}
 	left := filepath.Join(root, parts.TempDir, "slice-3.0000000000000000")
-	if err := os.WriteFile(left, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(left, nil, 0o600))
 	staging = Staging(root) // as after a restart
 	put(staging, "slice-4")
 	put(staging, "slice-3")
@@ -220,9 +216,7 @@ func TestDeleteReportsEveryFault(t *testing.T) {
 		root := t.TempDir()
 		staging := Staging(root)
 		for _, obj := range objs {
-			if err := staging.Put(t.Context(), obj, bytesSource([]byte("x"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, staging.Put(t.Context(), obj, bytesSource([]byte("x"))))
 		}
 		staging.files.FS = &faultyDisk{root: root, fail: n}
 		if err := staging.Delete(t.Context(), objs...); !errors.Is(err, syscall.ENOSPC) {
@@ -325,9 +319,7 @@ readlink tables/in.c-test.events`, func() error { return tables.Import(t.Context
 	byDay := TablesWith(filepath.Join(d.root, "days"), TablesOptions{PartitionBy: "at"})
 	byDay.folder.FS, byDay.folder.Now = d, func() time.Time { return time.UnixMicro(1) }
 	table := driver.Table{ID: "t", Columns: []datatype.Column{{Name: "at", Type: datatype.Date}}}
-	if err := byDay.Ensure(t.Context(), table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, byDay.Ensure(t.Context(), table))
 	step("an import of two days", `
 stat days
 open days/t/table.json

@@ -68,9 +68,7 @@ func TestGzipSlicesAreCopied(t *testing.T) {
 		return io.NopCloser(bytes.NewReader(stored[slices.Index(f.Slices, obj)])), nil
 	}
 	tables := TablesWith(t.TempDir(), TablesOptions{Gzip: true})
-	if err := tables.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), f))
 	got, err := os.ReadFile(filepath.Join(tables.Path(faultTable.ID), "file-1.csv.gz"))
 	if rows := bytes.Join(stored, nil); err != nil || !bytes.HasSuffix(got, rows) || len(got) > len(rows)+50 {
 		t.Errorf("the part has %d bytes, %v, want a header and the %d stored ones", len(got), err, len(rows))
@@ -86,9 +84,7 @@ func TestPlainAndGzipInOneTable(t *testing.T) {
 		f := newFile(fmt.Sprintf("file-%d", i), faultTable, faultRows)
 		want = append(want, faultRows...)
 		for _, again := range []*TableDir{tables, plain, compressed} {
-			if err := again.Import(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			must(t, again.Import(t.Context(), f))
 		}
 	}
 	if got := readTable(t, plain, faultTable.ID); !equalRows(got, want) {
@@ -134,9 +130,7 @@ func TestRowsOfAnAbsentTable(t *testing.T) {
 
 func TestRowsCanStop(t *testing.T) {
 	tables := Tables(t.TempDir())
-	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)))
 	for row := range tables.Rows(faultTable.ID) {
 		if row[0] != "1" {
 			t.Fatalf("the loop went on to row %q", row)

@@ -31,9 +31,7 @@ func TestEmptyPathIsNoFolder(t *testing.T) {
 // definition is refused at once.
 func TestPathIsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("x"), 0o600))
 	for _, path := range []string{file, filepath.Join(file, "below"), filepath.Join(file, "far", "below")} {
 		for name, err := range map[string]error{
 			"Tables(%q).Ensure": Tables(path).Ensure(t.Context(), faultTable),

@@ -247,18 +247,14 @@ func (k killed) drain(t *testing.T, root string, end int) {
 	for n := range end {
 		table := k.table(n)
 		ids[table.ID] = true
-		if err := lazyTables(root, k.options).Import(t.Context(), k.file(n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lazyTables(root, k.options).Import(t.Context(), k.file(n)))
 	}
 	for id := range ids {
 		table := dayTable
 		table.ID = id
 		tables := lazyTables(root, k.options)
 		tables.folder.Grace = 0
-		if err := tables.Compact(t.Context(), table); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Compact(t.Context(), table))
 		rows, err := read(root, id)
 		if err == nil {
 			err = k.check(rows, id, end, true)

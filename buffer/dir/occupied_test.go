@@ -40,9 +40,7 @@ func TestImportOverSomethingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables := Tables(t.TempDir())
-			if err := tables.Ensure(t.Context(), faultTable); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Ensure(t.Context(), faultTable))
 			path := filepath.Join(tables.Path(faultTable.ID), tc.file)
 			place(t, path, tc.data)
 			for range 2 {
@@ -63,9 +61,7 @@ func TestImportOverSomethingElse(t *testing.T) {
 			if err := os.Remove(path); err != nil { // as the error says
 				t.Fatal(err)
 			}
-			if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)))
 			if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
 				t.Errorf("the table has %q", got)
 			}
@@ -78,13 +74,9 @@ func TestRepeatedImportFollowsALink(t *testing.T) {
 	root := t.TempDir()
 	tables := Tables(root)
 	f := newFile("file-1", faultTable, faultRows)
-	if err := tables.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), f))
 	path, elsewhere := filepath.Join(tables.Path(faultTable.ID), "file-1.csv"), filepath.Join(root, "elsewhere")
-	if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)))
 	if err := tables.Import(t.Context(), f); err != nil {
 		t.Error(err)
 	}
@@ -107,9 +99,7 @@ func TestPutOverSomethingElse(t *testing.T) {
 	t.Run("empty file", func(t *testing.T) {
 		staging := Staging(t.TempDir())
 		place(t, staging.path(obj.ID), []byte{})
-		if err := staging.Put(t.Context(), obj, bytesSource(data)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, staging.Put(t.Context(), obj, bytesSource(data)))
 		if got, err := readObject(t, staging, obj); err != nil || string(got) != string(data) {
 			t.Errorf("Open gives %q, %v", got, err)
 		}
@@ -125,9 +115,7 @@ func place(t *testing.T, path string, data []byte) {
 	} else {
 		err = os.WriteFile(path, data, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // otherDisk has the folders of tables on another disk than the temporary files.
@@ -140,9 +128,7 @@ func (otherDisk) Rename(from, to string) error {
 func TestTableOnAnotherDisk(t *testing.T) {
 	root := t.TempDir()
 	tables := Tables(root)
-	if err := tables.Ensure(t.Context(), faultTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Ensure(t.Context(), faultTable))
 	tables.folder.FS = otherDisk{}
 	err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
 	for _, part := range []string{tables.Path(faultTable.ID), "on another disk", fmt.Sprintf("link the whole of %s", root)} {

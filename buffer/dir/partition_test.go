@@ -19,9 +19,7 @@ func TestRowsAreSplitByDay(t *testing.T) {
 		rows := dayRows(0, 12)
 		f := newFile("file-1", dayTable, rows)
 		for range 2 {
-			if err := tables.Import(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), f))
 		}
 		var want []string
 		for _, part := range []string{
@@ -40,18 +38,14 @@ func TestRowsAreSplitByDay(t *testing.T) {
 		}
 		// A whole day that is gone was taken away, but a part that was cut was not.
 		day := filepath.Join(tables.Path(dayTable.ID), "imports/file-1/dt=2026-11-22")
-		if err := os.RemoveAll(day); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(day))
 		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-1"); err != nil || !taken {
 			t.Errorf("without a day: TakenAway = %t, %v", taken, err)
 		}
 		if err := tables.Import(t.Context(), f); err != nil {
 			t.Errorf("repeated Import without a day: %v", err)
 		}
-		if err := os.WriteFile(filepath.Join(tables.Path(dayTable.ID), want[0]), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(tables.Path(dayTable.ID), want[0]), nil, 0o600))
 		if taken, err := tables.TakenAway(t.Context(), dayTable, "file-1"); err != nil || taken {
 			t.Errorf("with a part that was emptied: TakenAway = %t, %v", taken, err)
 		}
@@ -69,9 +63,7 @@ func TestPartitionsThatAreRefused(t *testing.T) {
 	if err := tables.Ensure(t.Context(), table); !driver.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
 		t.Errorf("a column of the name of the folders: %v", err)
 	}
-	if err := tables.Ensure(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Ensure(t.Context(), dayTable))
 	if err := tables.Extend(t.Context(), table); !driver.IsPermanent(err) || !strings.Contains(err.Error(), `rename the column "DT"`) {
 		t.Errorf("a table that gets a column of the name of the folders: %v", err)
 	}
@@ -103,9 +95,7 @@ func TestSplitOfALargeFile(t *testing.T) {
 		for i := range rows {
 			rows[i][1] += body
 		}
-		if err := tables.Import(t.Context(), newFile("file-1", table, rows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile("file-1", table, rows)))
 		if got := readIDs(t, tables, table.ID); !slices.Equal(got, sortedIDs(rows...)) {
 			t.Errorf("got %d rows, want the %d rows of the files", len(got), len(rows))
 		}

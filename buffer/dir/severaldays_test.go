@@ -17,38 +17,28 @@ import (
 func olderTable(t *testing.T, root string, rows [][]string) {
 	t.Helper()
 	tables := lazyTables(root, TablesOptions{PartitionBy: "at"})
-	if err := tables.Import(t.Context(), newFile("file-0", dayTable, rows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-0", dayTable, rows)))
 	dir := tables.Path(dayTable.ID)
 	days, err := filepath.Glob(filepath.Join(dir, parts.ImportsDir, "file-0", "*"))
 	if err != nil || len(days) < 2 {
 		t.Fatalf("days %q, %v", days, err)
 	}
 	for _, day := range days {
-		if err := os.Rename(day, filepath.Join(dir, filepath.Base(day))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(day, filepath.Join(dir, filepath.Base(day))))
 	}
-	if err := os.RemoveAll(filepath.Join(dir, parts.ImportsDir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, parts.ImportsDir)))
 	setVersion(t, filepath.Join(dir, parts.DefinitionFile), "4", "2")
 }
 
 func setVersion(t *testing.T, path, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	changed := strings.Replace(string(data), `"version": `+from, `"version": `+to, 1)
 	if changed == string(data) {
 		t.Fatalf("%s has no version %s: %s", path, from, data)
 	}
-	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(changed), 0o600))
 }
 
 // A table of an earlier release is read, grows, and is merged. It gets the version that earlier releases refuse with its first file of several
@@ -59,9 +49,7 @@ func TestSeveralDaysInATableOfAnEarlierRelease(t *testing.T) {
 	tables := lazyTables(root, TablesOptions{PartitionBy: "at", MergeTo: 1 << 20})
 	version := func() string {
 		data, err := os.ReadFile(filepath.Join(tables.Path(dayTable.ID), parts.DefinitionFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.Fields(string(data))[2]
 	}
 	all := dayRows(0, 5)
@@ -69,9 +57,7 @@ func TestSeveralDaysInATableOfAnEarlierRelease(t *testing.T) {
 		if i > 0 {
 			all = append(all, rows...)
 		}
-		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, rows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, rows)))
 		if got, want := version(), []string{"2,", "2,", "4,"}[i]; got != want {
 			t.Errorf("after file %d: version %s want %s", i, got, want)
 		}
@@ -82,13 +68,9 @@ func TestSeveralDaysInATableOfAnEarlierRelease(t *testing.T) {
 	for i := 3; i < 3+parts.MergeFrom; i++ {
 		rows := dayRows(10*i, 5)
 		all = append(all, rows...)
-		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, rows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, rows)))
 	}
-	if err := tables.Compact(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Compact(t.Context(), dayTable))
 	if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
 		t.Errorf("after a merge: rows %q, want %q", got, sortedIDs(all...))
 	}
@@ -115,9 +97,7 @@ func TestImportsOfOtherProcessesAreFound(t *testing.T) {
 	all = append(all, dayRows(0, 1)...)
 	for id, rows := range files {
 		for _, tables := range []*TableDir{other, knows} {
-			if err := tables.Import(t.Context(), newFile(id, dayTable, rows)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), newFile(id, dayTable, rows)))
 		}
 		all = append(all, rows...)
 	}
@@ -128,17 +108,11 @@ func TestImportsOfOtherProcessesAreFound(t *testing.T) {
 	for i := range parts.MergeFrom {
 		rows := dayRows(100+i*10, 10)
 		all = append(all, rows...)
-		if err := other.Import(t.Context(), newFile(fmt.Sprint("file-2", i), dayTable, rows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, other.Import(t.Context(), newFile(fmt.Sprint("file-2", i), dayTable, rows)))
 	}
-	if err := lazyTables(root, options).Compact(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lazyTables(root, options).Compact(t.Context(), dayTable))
 	for id, rows := range files {
-		if err := knows.Import(t.Context(), newFile(id, dayTable, rows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, knows.Import(t.Context(), newFile(id, dayTable, rows)))
 	}
 	if got := readIDs(t, knows, dayTable.ID); !slices.Equal(got, sortedIDs(all...)) {
 		t.Errorf("after a merge: rows %q, want %q", got, sortedIDs(all...))
@@ -154,28 +128,20 @@ func TestImportsOfOtherProcessesAreFound(t *testing.T) {
 func TestSeveralDaysThatAReaderDeletes(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
 	f := newFile("file-1", dayTable, dayRows(0, 5))
-	if err := tables.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), f))
 	all := partNames(t, tables, dayTable.ID)
 	remove := func(names []string) {
 		for _, name := range names {
-			if err := os.Remove(filepath.Join(tables.Path(dayTable.ID), name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(tables.Path(dayTable.ID), name)))
 		}
 	}
 	remove(all[:1])
-	if err := tables.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), f))
 	if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, all[1:]) {
 		t.Errorf("without a day: parts %q, want %q", got, all[1:])
 	}
 	remove(all[1:])
-	if err := tables.Import(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), f))
 	if got := partNames(t, tables, dayTable.ID); !slices.Equal(got, all) {
 		t.Errorf("after all parts were deleted: parts %q, want %q", got, all)
 	}
@@ -187,9 +153,7 @@ func TestAttemptsOfSeveralDaysBesideEachOther(t *testing.T) {
 	root := t.TempDir()
 	options := TablesOptions{PartitionBy: "at"}
 	tables := []*TableDir{lazyTables(root, options), lazyTables(root, options), lazyTables(root, options)}
-	if err := tables[0].Ensure(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables[0].Ensure(t.Context(), dayTable))
 	const files = 40
 	var attempts sync.WaitGroup
 	for _, tables := range tables {

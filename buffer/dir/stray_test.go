@@ -14,19 +14,13 @@ import (
 // needs a person.
 func TestStrayFolders(t *testing.T) {
 	tables := Tables(t.TempDir())
-	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)))
 	for _, name := range []string{"backup.csv", "backup.csv.gz"} {
-		if err := os.Mkdir(filepath.Join(tables.Path(faultTable.ID), name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(tables.Path(faultTable.ID), name), 0o700))
 	}
 	rows := 0
 	for _, err := range tables.Rows(faultTable.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows++
 	}
 	if rows != 3 {
@@ -34,12 +28,8 @@ func TestStrayFolders(t *testing.T) {
 	}
 
 	path := filepath.Join(tables.Path(faultTable.ID), parts.DefinitionFile)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, os.Mkdir(path, 0o700))
 	for what, err := range map[string]error{
 		"ensure": tables.Ensure(t.Context(), faultTable),
 		"import": tables.Import(t.Context(), newFile("file-2", faultTable, faultRows)),

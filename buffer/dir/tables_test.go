@@ -47,9 +47,7 @@ func TestIDsStayInTheDirectory(t *testing.T) {
 		t.Errorf("refused ids left %v, %v", entries, err)
 	}
 	evil := driver.Table{ID: "../../evil", Columns: datatype.UntypedColumns("id", "body")}
-	if err := tables.Import(t.Context(), newFile("file-1", evil, faultRows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-1", evil, faultRows)))
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
 		t.Errorf("a table id with a path left %v, %v", entries, err)
 	}
@@ -77,12 +75,8 @@ func TestPermissionsArePrivate(t *testing.T) {
 		t.Skip("no permission bits")
 	}
 	root := filepath.Join(t.TempDir(), "data")
-	if err := Tables(filepath.Join(root, "tables")).Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
-		t.Fatal(err)
-	}
-	if err := Staging(filepath.Join(root, "staging")).Put(t.Context(), driver.Object{ID: "a"}, bytesSource("x")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Tables(filepath.Join(root, "tables")).Import(t.Context(), newFile("file-1", faultTable, faultRows)))
+	must(t, Staging(filepath.Join(root, "staging")).Put(t.Context(), driver.Object{ID: "a"}, bytesSource("x")))
 	files := 0
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -152,14 +146,10 @@ func TestFormat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables := TablesWith(t.TempDir(), tc.options)
-			if err := tables.Import(t.Context(), newFile("file-1", tc.table, tc.rows)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), newFile("file-1", tc.table, tc.rows)))
 			got := make(map[string]string)
 			dir, err := filepath.EvalSymlinks(tables.Path(tc.table.ID))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
 				if err != nil || e.IsDir() {
 					return err
@@ -179,18 +169,14 @@ func TestFormat(t *testing.T) {
 func TestTableOfVersion1(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "in.c-test.events")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	const json = `{"version": 1, "id": "in.c-test.events", "columns": ["id", "body"]}`
 	place(t, filepath.Join(dir, "table.json"), []byte(json))
 	place(t, filepath.Join(dir, "file-0.csv"), csvRow("0", "old"))
 	tables := TablesWith(root, TablesOptions{MergeTo: 1 << 20, PartitionBy: "id"})
 	want := [][]string{{"0", "old"}}
 	for i := range parts.MergeFrom {
-		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i+1), faultTable, faultRows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i+1), faultTable, faultRows)))
 		want = append(want, faultRows...)
 	}
 	if got, _ := os.ReadFile(filepath.Join(dir, "file-1.csv")); string(got) != "\"1\",\"a\r\n\"\"b\"\"\"\n\"2\",\"\"\n\"3\",\"c\"\n" {
@@ -203,9 +189,7 @@ func TestTableOfVersion1(t *testing.T) {
 		if got := readTable(t, tables, faultTable.ID); !equalRows(got, want) {
 			t.Errorf("got %q", got)
 		}
-		if err := tables.Compact(t.Context(), faultTable); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Compact(t.Context(), faultTable))
 	}
 	typed := faultTable
 	typed.Columns = []datatype.Column{{Name: "id", Type: datatype.Int64}, {Name: "body"}}
@@ -227,13 +211,9 @@ func TestDefinitionThatIsNotOurs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables := Tables(t.TempDir())
-			if err := tables.Ensure(t.Context(), faultTable); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Ensure(t.Context(), faultTable))
 			path := filepath.Join(tables.Path(faultTable.ID), "table.json")
-			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(tc.content), 0o600))
 			err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows))
 			if !driver.IsPermanent(err) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("Import = %v, want a permanent error with %q and the path", err, tc.want)
@@ -252,18 +232,14 @@ func gzipped(t *testing.T, data []byte) []byte {
 	if _, err := zw.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := zw.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, zw.Close())
 	return b.Bytes()
 }
 
 // Several processes share a directory, and no driver knows of the others.
 func TestDriversThatShareADirectory(t *testing.T) {
 	root := t.TempDir()
-	if err := Tables(root).Ensure(t.Context(), faultTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Tables(root).Ensure(t.Context(), faultTable))
 	const files = 5
 	var wg sync.WaitGroup
 	for range 4 {
@@ -300,9 +276,7 @@ func TestDefinitionsThatRace(t *testing.T) {
 		close(start)
 		wg.Wait()
 		columns, err := tables.Columns("t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, err := range errs {
 			var schema *driver.SchemaError
 			if won := columns[0].Name == fmt.Sprint(i); won && err != nil || !won && !errors.As(err, &schema) {
@@ -317,25 +291,17 @@ func TestLeftOversAreRemoved(t *testing.T) {
 	tables := Tables(root)
 	temp := func(name string, age time.Duration) string {
 		path := filepath.Join(root, parts.TempDir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte("x"), 0o600))
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(path, then, then); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(path, then, then))
 		return path
 	}
 	old := temp("file-7.0123", parts.StaleAfter+time.Minute)
 	busy := temp("file-8.0123", parts.StaleAfter-time.Minute) // another import is writing it
 	same := temp("file-1.0123", 0)                            // an earlier attempt at the same file
 	alike := temp("file-11.0123", 0)                          // another file
-	if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)))
 	for path, want := range map[string]bool{old: false, busy: true, same: false, alike: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: got %v, want it there: %t", filepath.Base(path), err, want)
@@ -347,15 +313,11 @@ func TestLeftOversAreRemoved(t *testing.T) {
 func TestTableThatWasRemoved(t *testing.T) {
 	tables := Tables(filepath.Join(t.TempDir(), "tables"))
 	for range 2 {
-		if err := tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile("file-1", faultTable, faultRows)))
 		if got := readTable(t, tables, faultTable.ID); !equalRows(got, faultRows) {
 			t.Errorf("got %q", got)
 		}
-		if err := os.RemoveAll(tables.folder.Root); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(tables.folder.Root))
 	}
 }
 
@@ -436,5 +398,13 @@ func BenchmarkImport(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
 	}
 }

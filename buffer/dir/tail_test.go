@@ -48,15 +48,11 @@ func TestTailIsTheEndOfTheTable(t *testing.T) {
 				}
 				rows = append(rows, row)
 			}
-			if err := tables.Import(t.Context(), oneSlice(fmt.Sprintf("f%03d", part), table, rows)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tables.Import(t.Context(), oneSlice(fmt.Sprintf("f%03d", part), table, rows)))
 		}
 		var all [][][]byte
 		for cells, err := range tables.Cells(table.ID) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var row [][]byte
 			for _, c := range cells {
 				row = append(row, bytes.Clone(c))
@@ -91,12 +87,8 @@ func TestTailOfATableThatGrew(t *testing.T) {
 	for id, table := range map[string]driver.Table{"f1": narrow, "f2": wide} {
 		row := make([]string, len(table.Columns))
 		row[0] = id
-		if err := tables.Extend(t.Context(), table); err != nil {
-			t.Fatal(err)
-		}
-		if err := tables.Import(t.Context(), oneSlice(id, table, [][]string{row})); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Extend(t.Context(), table))
+		must(t, tables.Import(t.Context(), oneSlice(id, table, [][]string{row})))
 	}
 	tail, err := tables.Tail(t.Context(), "t", 5)
 	if err != nil || len(tail.Rows) != 2 || len(tail.Columns) != 2 {
@@ -127,9 +119,7 @@ func TestTailIsBounded(t *testing.T) {
 		if _, err := tables.Tail(t.Context(), "t", 5); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("no table: %v", err)
 		}
-		if err := tables.Import(t.Context(), oneSlice("f1", table, many)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), oneSlice("f1", table, many)))
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if _, err := tables.Tail(ended, "t", 5); !errors.Is(err, context.Canceled) {
@@ -148,9 +138,7 @@ func TestTailIsBounded(t *testing.T) {
 		if tail, err = tables.Tail(t.Context(), "t", len(many)); err != nil || len(tail.Rows) < 10_000 || len(tail.Rows) > 4<<20/len(many[0][0]) {
 			t.Errorf("all rows that the bound allows: %d, %v", len(tail.Rows), err)
 		}
-		if err := tables.Import(t.Context(), oneSlice("f2", table, [][]string{{strings.Repeat("\n", 5<<20)}})); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), oneSlice("f2", table, [][]string{{strings.Repeat("\n", 5<<20)}})))
 		if _, err := tables.Tail(t.Context(), "t", 5); err != nil && !errors.Is(err, driver.ErrTailTooLarge) {
 			t.Errorf("a last row of 5 MiB: %v", err)
 		} else if err == nil {

@@ -83,14 +83,10 @@ func partNames(t *testing.T, tables *TableDir, table string) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.csv*", "dt=*/*.csv*", "imports/*/dt=*/*.csv*"} {
 		found, err := filepath.Glob(filepath.Join(tables.Path(table), pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, path := range found {
 			rel, err := filepath.Rel(tables.Path(table), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			names = append(names, rel)
 		}
 	}
@@ -126,17 +122,13 @@ func TestTableGrowsWhileItIsListed(t *testing.T) {
 			other := lazyTables(root, TablesOptions{MergeTo: 1 << 20})
 			for i := range parts.MergeFrom - 1 {
 				f := newFile(fmt.Sprint("file-", i), dayTable, [][]string{{null, fmt.Sprint(i)}}) // of about the size of the last one
-				if err := other.Import(t.Context(), f); err != nil {
-					t.Fatal(err)
-				}
+				must(t, other.Import(t.Context(), f))
 			}
 			grown := dayTable
 			grown.Extend = true
 			grown.Columns = append(slices.Clone(grown.Columns), datatype.Column{Name: "new"})
 			dir, err := filepath.EvalSymlinks(other.Path(dayTable.ID))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tables, listed := lazyTables(root, TablesOptions{MergeTo: 1 << 20}), false
 			tables.folder.FS = hookedDisk{before: func(path string) {
 				if listed || path != dir {
@@ -161,28 +153,16 @@ func TestTableGrowsWhileItIsListed(t *testing.T) {
 func TestSwitchAfterTheClockWasSetBack(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
 	tables.folder.Now = func() time.Time { return time.UnixMicro(5_000_000) }
-	if err := tables.Import(t.Context(), newFile("file-0", dayTable, dayRows(0, 5))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-0", dayTable, dayRows(0, 5))))
 	tables.folder.Now = func() time.Time { return time.UnixMicro(1) }
 	current, err := os.Readlink(tables.Path(dayTable.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, err := strconv.ParseInt(filepath.Base(current), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left := filepath.Join(tables.folder.VersionsPath(dayTable.ID), fmt.Sprintf("%0*d", len(filepath.Base(current)), n+1))
-	if err := os.Mkdir(left, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(left, parts.DefinitionFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := tables.Import(t.Context(), newFile("file-1", dayTable, dayRows(5, 5))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(left, 0o700))
+	must(t, os.WriteFile(filepath.Join(left, parts.DefinitionFile), nil, 0o600))
+	must(t, tables.Import(t.Context(), newFile("file-1", dayTable, dayRows(5, 5))))
 	if got := readIDs(t, tables, dayTable.ID); !slices.Equal(got, sortedIDs(dayRows(0, 10)...)) {
 		t.Errorf("rows %q", got)
 	}
@@ -194,21 +174,13 @@ func TestVersionsOfAClockThatWasSetForward(t *testing.T) {
 	tables := lazyTables(t.TempDir(), TablesOptions{PartitionBy: "at"})
 	for i, at := range []time.Time{time.UnixMicro(5_000_000), time.Unix(1795361400, 0), time.Unix(1795361460, 0)} {
 		tables.folder.Now = func() time.Time { return at }
-		if err := tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tables.Import(t.Context(), newFile(fmt.Sprint("file-", i), dayTable, dayRows(5*i, 5))))
 	}
 	dir, err := filepath.EvalSymlinks(tables.Path(dayTable.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tables.folder.Now = func() time.Time { return time.Unix(1795361520, 0) }
-	if err := tables.Import(t.Context(), newFile("file-3", dayTable, dayRows(15, 5))); err != nil {
-		t.Fatal(err)
-	}
-	if err := tables.Compact(t.Context(), dayTable); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Import(t.Context(), newFile("file-3", dayTable, dayRows(15, 5))))
+	must(t, tables.Compact(t.Context(), dayTable))
 	if _, err := os.Stat(dir); err != nil {
 		t.Errorf("the version of a reader that has resolved it a minute ago: %v", err)
 	}
@@ -250,9 +222,7 @@ func TestVersionsSurviveEveryFault(t *testing.T) {
 				root := filepath.Join(d.root, "tables")
 				tables := lazyTables(root, tc.options)
 				for i := range tc.files - 1 {
-					if err := tables.Import(t.Context(), fileOf(i)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, tables.Import(t.Context(), fileOf(i)))
 				}
 				stored := want[:len(want)-3]
 				tables.folder.FS, tables.folder.Grace = d, 0

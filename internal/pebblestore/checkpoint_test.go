@@ -45,15 +45,11 @@ func TestCheckpointBesideCommits(t *testing.T) {
 	for name, rows := range map[string]int{"over zeros": 1, "over an earlier log": 100} {
 		t.Run(name, func(t *testing.T) {
 			disk := &slowCopies{FS: disktest.New(t)}
-			if err := disk.MkdirAll("data", 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, disk.MkdirAll("data", 0o700))
 			c := config(disk)
 			c.FillLogs = true
 			o, err := pebblestore.Open(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer o.Close()
 			next := 0
 			put := func(n, size int) {
@@ -66,25 +62,19 @@ func TestCheckpointBesideCommits(t *testing.T) {
 			}
 			for _, n := range []int{rows, 1} { // the third log is written over the first
 				put(n, 2000)
-				if err := o.DB.Flush(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, o.DB.Flush())
 			}
 			put(3, 100)
 			before := next
 			disk.meanwhile = func() { put(100, 1000) }
-			if err := o.Checkpoint("copy", nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, o.Checkpoint("copy", nil))
 			if next == before {
 				t.Fatal("no commit was made during the checkpoint")
 			}
 			disk.meanwhile = nil
 			c.Dir = "copy"
 			copied, err := pebblestore.Open(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer copied.Close()
 			for i := range next {
 				value, err := pebblestore.Get(copied.DB, fmt.Appendf(nil, "key %05d", i))

@@ -37,9 +37,7 @@ func openWith(t *testing.T, dir string, free uint64) (*pebblestore.Opening, *vol
 	c := config(disk)
 	c.Dir = dir
 	o, err := pebblestore.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	return o, disk
 }
@@ -73,17 +71,13 @@ func TestClaimAfterFilesAreDeleted(t *testing.T) {
 	dir := t.TempDir()
 	table := filepath.Join(dir, "table")
 	file, err := os.Create(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = file.Write(make([]byte, 16<<20))
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil { // its blocks count once they are allocated
 		t.Fatal(err)
 	}
 	o, disk := openWith(t, dir, 16<<20)
-	if err := os.Remove(table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(table))
 	disk.free = 32 << 20
 	beside := filepath.Join(filepath.Dir(dir), "beside")
 	var none *pebblestore.ClaimError
@@ -103,9 +97,7 @@ func TestClaimInALargeRoomMeasuresNoFile(t *testing.T) {
 	beside := filepath.Join(filepath.Dir(dir), "beside")
 	before := disk.lists.Load()
 	release, err := o.Claim(beside, 4<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	release()
 	if n := disk.lists.Load() - before; n > 0 {
 		t.Errorf("got %d measurements of the files for a small claim, want none", n)

@@ -15,13 +15,9 @@ import (
 
 func TestMarkDamage(t *testing.T) {
 	mem := disktest.New(t)
-	if err := mem.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.MkdirAll("data", 0o700))
 	f, err := mem.Create("data/000004.log", vfs.WriteCategoryUnspecified)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 	missing := fmt.Errorf("open: %w", errors.Join(pebble.ErrDBNotPristine))
 	for name, c := range map[string]struct {
 		dir         string
@@ -54,24 +50,14 @@ func TestEmptyListOfTables(t *testing.T) {
 	disktest.Each(t, func(t *testing.T, newDisk func(testing.TB) *disktest.Disk) {
 		disk := newDisk(t)
 		o, err := pebblestore.Open(config(disk))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := pebblestore.CheckFiles(disk, "data"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, o.Close())
+		must(t, pebblestore.CheckFiles(disk, "data"))
 		names, err := disk.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			if strings.HasPrefix(name, "MANIFEST-") {
-				if err := disk.Change("data/"+name, func([]byte) []byte { return nil }); err != nil {
-					t.Fatal(err)
-				}
+				must(t, disk.Change("data/"+name, func([]byte) []byte { return nil }))
 			}
 		}
 		var damage *pebblestore.DamageError

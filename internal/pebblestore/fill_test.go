@@ -25,23 +25,15 @@ func sizes(t *testing.T, limit int64, writes ...int) (sizes []int64) {
 	t.Helper()
 	fs := pebblestore.New(disktest.New(t), "data", never(t))
 	fs.FillLogs(limit)
-	if err := fs.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.MkdirAll("data", 0o700))
 	f, err := fs.Create("data/000002.log", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for _, n := range writes {
 		_, err := f.Write(make([]byte, n))
-		if err := errors.Join(err, f.SyncData()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, f.SyncData()))
 		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sizes = append(sizes, info.Size())
 	}
 	return sizes
@@ -75,33 +67,23 @@ func TestZerosAreOnlyWrittenBehindTheLog(t *testing.T) {
 	mem := disktest.New(t)
 	fs := pebblestore.New(mem, "data", never(t))
 	fs.FillLogs(1 << 20)
-	if err := fs.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.MkdirAll("data", 0o700))
 	old := bytes.Repeat([]byte("old"), 10_000)
 	write := func(f vfs.File, text []byte) {
 		t.Helper()
 		_, err := f.Write(bytes.Clone(text)) // in a build for the race detector the file in memory spoils the bytes it was given
-		if err := errors.Join(err, f.SyncData()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, f.SyncData()))
 	}
 	f, err := fs.Create("data/000002.log", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(f, old)
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	before := read(t, mem, "data/000002.log")
 	if !bytes.HasPrefix(before, old) || len(bytes.Trim(before[len(old):], "\x00")) > 0 {
 		t.Fatal("the log is not what was written")
 	}
 	f, err = fs.ReuseForWrite("data/000002.log", "data/000003.log", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	var now []byte
 	text := bytes.Repeat([]byte("new "), 400)
@@ -125,14 +107,10 @@ func TestZerosAreOnlyWrittenBehindTheLog(t *testing.T) {
 func read(t *testing.T, fs vfs.FS, name string) []byte {
 	t.Helper()
 	f, err := fs.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := make([]byte, info.Size())
 	if _, err := f.ReadAt(b, 0); err != nil {
 		t.Fatal(err)
@@ -157,18 +135,14 @@ func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 			}
 			found := 0
 			it, err := db.NewIter(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for it.First(); it.Valid(); it.Next() {
 				if string(it.Key()) != fmt.Sprintf("%06d", found) {
 					t.Fatalf("seed %d, opening %d: key %s in place of %06d", seed, opening, it.Key(), found)
 				}
 				found++
 			}
-			if err := it.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, it.Close())
 			if found < last || found > next {
 				t.Fatalf("seed %d, opening %d: %d keys, of %d that were written %d were synced", seed, opening, found, next, last)
 			}
@@ -179,18 +153,14 @@ func TestNothingIsLostOfLogsThatAreWrittenAhead(t *testing.T) {
 					mode = pebble.Sync
 				}
 				value := []byte(strings.Repeat("v", 1+rng.IntN(4000)))
-				if err := db.Set(fmt.Appendf(nil, "%06d", next), value, mode); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Set(fmt.Appendf(nil, "%06d", next), value, mode))
 				next++
 				if mode == pebble.Sync {
 					last = next
 				}
 			}
 			after := disk.Cut(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Close())
 			disk = after
 		}
 	}
@@ -203,19 +173,13 @@ func TestDiskThatRefusesZeros(t *testing.T) {
 	disk := &refusing{FS: disktest.New(t)}
 	fs := pebblestore.New(disk, "data", never(t))
 	fs.FillLogs(1 << 20)
-	if err := fs.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.MkdirAll("data", 0o700))
 	f, err := fs.Create("data/000002.log", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for range 3 {
 		_, err := f.Write([]byte("text"))
-		if err := errors.Join(err, f.SyncData()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, f.SyncData()))
 	}
 	if got := read(t, disk, "data/000002.log"); string(got) != "texttexttext" || disk.asked != 1 {
 		t.Errorf("the log is %q after %d attempts to write zeros", got, disk.asked)

@@ -49,9 +49,7 @@ func TestOneStoreForEachSpellingOfAFolder(t *testing.T) {
 			t.Chdir(base)
 			dir := filepath.Join(base, "data")
 			linked := filepath.Join(base, "link")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(dir, 0o700))
 			if err := os.Symlink(dir, linked); err != nil {
 				if runtime.GOOS == "windows" {
 					t.Skip("symbolic links need a privilege: ", err)
@@ -59,9 +57,7 @@ func TestOneStoreForEachSpellingOfAFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			first := storeIn(disk, dir)
-			if err := first.Open(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, first.Open())
 			for _, spelling := range []string{dir, "data", "./data", "data/", "../" + filepath.Base(base) + "/data", linked, "link"} {
 				second := storeIn(disk, spelling)
 				err := second.Open()
@@ -79,16 +75,12 @@ func TestOneStoreForEachSpellingOfAFolder(t *testing.T) {
 					}
 				}
 			}
-			if err := first.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, first.Close())
 			again := storeIn(disk, linked)
 			if err := again.Open(); err != nil {
 				t.Fatalf("after the first store was closed: %v", err)
 			}
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, again.Close())
 		})
 	}
 }

@@ -54,36 +54,20 @@ func TestFilesArePrivateFromTheStart(t *testing.T) {
 	disk := &modeFS{localdisk.Real(), t}
 	c := config(disk)
 	c.Dir = dir
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	lock, err := pebblestore.LockDir(disk, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer lock.Close()
 	o, err := pebblestore.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 100 {
-		if err := o.DB.Set(fmt.Appendf(nil, "key %03d", i), bytes.Repeat([]byte("v"), 1000), pebble.Sync); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.DB.Set(fmt.Appendf(nil, "key %03d", i), bytes.Repeat([]byte("v"), 1000), pebble.Sync))
 	}
-	if err := o.DB.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := pebblestore.WriteNote(disk, dir, "note", "text"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.DB.Flush())
+	must(t, o.Close())
+	must(t, pebblestore.WriteNote(disk, dir, "note", "text"))
 	names, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []string
 	for _, name := range names {
 		all = append(all, name.Name())

@@ -25,9 +25,7 @@ func config(disk vfs.FS) pebblestore.Config {
 func tables(t *testing.T, disk vfs.FS) (names []string) {
 	t.Helper()
 	all, err := disk.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range all {
 		if strings.HasSuffix(name, ".sst") {
 			names = append(names, name)
@@ -39,23 +37,15 @@ func tables(t *testing.T, disk vfs.FS) (names []string) {
 // An opening that finds no room for the content of the logs leaves no files, however often it is tried, and loses nothing.
 func TestFailedOpeningsLeaveNoTables(t *testing.T) {
 	disk := disktest.New(t)
-	if err := disk.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.MkdirAll("data", 0o700))
 	o, err := pebblestore.Open(config(disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value := bytes.Repeat([]byte("v"), 1000)
 	for i := range 100 {
-		if err := o.DB.Set(fmt.Appendf(nil, "key %03d", i), value, pebble.Sync); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.DB.Set(fmt.Appendf(nil, "key %03d", i), value, pebble.Sync))
 	}
 	killed := disk.Cut(vfs.CrashCloneCfg{})
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 	before := tables(t, killed)
 	for n := range int32(4) { // the write of the table that fails
 		var writes atomic.Int32
@@ -76,15 +66,11 @@ func TestFailedOpeningsLeaveNoTables(t *testing.T) {
 		}
 	}
 	o, err = pebblestore.Open(config(killed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 100 {
 		if got, err := pebblestore.Get(o.DB, fmt.Appendf(nil, "key %03d", i)); err != nil || !bytes.Equal(got, value) {
 			t.Errorf("key %d: %d bytes, %v", i, len(got), err)
 		}
 	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 }

@@ -21,30 +21,22 @@ import (
 
 func openAll(t *testing.T, disk vfs.FS) *pebblestore.Opening {
 	t.Helper()
-	if err := disk.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.MkdirAll("data", 0o700))
 	o, err := pebblestore.Open(config(disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }
 
 func set(t *testing.T, o *pebblestore.Opening, i, size int) {
 	t.Helper()
-	if err := o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{byte(i)}, size), pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{byte(i)}, size), pebble.Sync))
 }
 
 // newestLog returns the path of the newest log and its content.
 func newestLog(t *testing.T, disk *disktest.Disk) (path string, content []byte) {
 	t.Helper()
 	names, err := disk.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") && "data/"+name > path {
 			path = "data/" + name
@@ -59,13 +51,9 @@ func newestLog(t *testing.T, disk *disktest.Disk) (path string, content []byte) 
 func replace(t *testing.T, disk vfs.FS, path string, data []byte) {
 	t.Helper()
 	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.Write(bytes.Clone(data))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Sync(), f.Close()))
 }
 
 // What a log held when its owner acted on it is not lost without a word, be it cut anywhere, rotten, or gone.
@@ -109,9 +97,7 @@ func TestShorterLogIsDamage(t *testing.T) {
 	}
 	after := killed()
 	path, _ := newestLog(t, after)
-	if err := after.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, after.Remove(path))
 	if err := opened(after); !errors.As(err, &damage) {
 		t.Errorf("gone: %v, want damage", err)
 	}
@@ -134,15 +120,11 @@ func TestShorterLogIsDamage(t *testing.T) {
 		}
 	}
 	after = killed()
-	if err := after.Change("data/reach", func(note []byte) []byte { return append([]byte("no note"), note[7:]...) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, after.Change("data/reach", func(note []byte) []byte { return append([]byte("no note"), note[7:]...) }))
 	if err := opened(after); err != nil {
 		t.Errorf("one slot has other text: %v", err)
 	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 }
 
 // A note that the disk refuses ends nothing, and is written as soon as the disk takes it.
@@ -159,9 +141,7 @@ func TestRefusedNoteEndsNothing(t *testing.T) {
 		full.Store(i%4 < 2) // at the first note, and later
 		set(t, o, i, 1000)
 		o.NoteReach()
-		if err := o.Failure(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Failure())
 	}
 	cut := disk.Cut(vfs.CrashCloneCfg{})
 	path, content := newestLog(t, cut)
@@ -170,9 +150,7 @@ func TestRefusedNoteEndsNothing(t *testing.T) {
 	if _, err := pebblestore.Open(config(cut)); !errors.As(err, &damage) {
 		t.Errorf("cut: %v, want damage", err)
 	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 }
 
 // No kill and no loss of power makes a store that looks damaged, however its logs come and go.
@@ -189,9 +167,7 @@ func TestCrashIsNoDamage(t *testing.T) {
 				o.NoteReach()
 			}
 			if rng.IntN(20) == 0 {
-				if err := o.DB.Flush(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, o.DB.Flush())
 			}
 		}
 		if rng.IntN(5) > 0 {
@@ -211,9 +187,7 @@ func TestCrashIsNoDamage(t *testing.T) {
 			t.Fatalf("key %d: %v", i, err)
 		}
 	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 }
 
 // The power goes off while a log ends. Its end is on the disk, and an unsynced part before it is not.
@@ -238,17 +212,11 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 		set(t, o, i, 20_000)
 	}
 	for i := range 10 {
-		if err := o.DB.Set(fmt.Appendf(nil, "later %d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.DB.Set(fmt.Appendf(nil, "later %d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync))
 	}
 	armed.Store(true)
-	if err := o.DB.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.DB.Flush())
+	must(t, o.Close())
 	if len(found) == 0 {
 		t.Fatal("the log has ended without a sync")
 	}
@@ -262,32 +230,22 @@ func TestCrashAtTheEndOfALogIsNoDamage(t *testing.T) {
 				t.Errorf("key %d: %v", i, err)
 			}
 		}
-		if err := o.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Close())
 	}
 }
 
 // What rots after an orderly end is damage, even where it was synced by the end alone.
 func TestRotAfterTheEndIsDamage(t *testing.T) {
 	disk := disktest.New(t)
-	if err := disk.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.MkdirAll("data", 0o700))
 	conf := config(disk)
 	conf.ClosingLogs = 1 << 20 // no rows become tables
 	o, err := pebblestore.Open(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 5 {
-		if err := o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.DB.Set(fmt.Appendf(nil, "key %06d", i), bytes.Repeat([]byte{1}, 20_000), pebble.NoSync))
 	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Close())
 	path, content := newestLog(t, disk)
 	content[50_000] ^= 4
 	replace(t, disk, path, content)

@@ -42,9 +42,7 @@ func TestWritesDuringAMeasurementCount(t *testing.T) {
 	files.allow(10_000, files.taken())
 	spent, written := o.room.spent.Load(), files.taken() // the measurement begins
 	o.Stored(1000)
-	if err := files.claim(3000); err != nil {
-		t.Fatal(err)
-	}
+	must(t, files.claim(3000))
 	o.room.bound.Store(spent + 7000)
 	files.allow(9000, written)
 	if got := o.room.left(); got != 5000 {
@@ -59,14 +57,10 @@ func TestWritesDuringAMeasurementCount(t *testing.T) {
 func TestCompactionsTakeBlocks(t *testing.T) {
 	disk := disktest.New(t)
 	fs := New(disk, "data", func(error) {})
-	if err := fs.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.MkdirAll("data", 0o700))
 	fs.files.allow(2*diskBlock, fs.files.taken())
 	f, err := fs.Create("data/000007.sst", "pebble-compaction")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, step := range []struct {
 		write, left int
 		refused     bool
@@ -82,7 +76,5 @@ func TestCompactionsTakeBlocks(t *testing.T) {
 			t.Errorf("write of %d bytes: got %v and a quota of %d, want refused %t and %d", step.write, err, fs.files.quota, step.refused, step.left)
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 }

@@ -31,9 +31,7 @@ func salvaged(disk vfs.FS, log *bytes.Buffer) *pebblestore.Store {
 func fillForSalvage(t *testing.T, disk *disktest.Disk) {
 	t.Helper()
 	s := salvaged(disk, new(bytes.Buffer))
-	if err := s.Open(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Open())
 	for _, part := range []string{"table", "log"} {
 		if err := s.Update(func(b *pebble.Batch) (err error) {
 			for i := range 20 {
@@ -54,14 +52,10 @@ func fillForSalvage(t *testing.T, disk *disktest.Disk) {
 			t.Fatal(err)
 		}
 		if part == "table" {
-			if err := s.Opening().DB.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Opening().DB.Flush())
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 }
 
 // checkSalvaged reads what fillForSalvage has written.
@@ -96,14 +90,10 @@ func TestSalvageOfAStoreIsCutShort(t *testing.T) {
 		filled := disk(t)
 		fillForSalvage(t, filled)
 		names, err := filled.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			if strings.HasPrefix(name, "MANIFEST-") {
-				if err := filled.Change("data/"+name, func([]byte) []byte { return nil }); err != nil {
-					t.Fatal(err)
-				}
+				must(t, filled.Change("data/"+name, func([]byte) []byte { return nil }))
 			}
 		}
 		for n, done := 0, false; !done && !t.Failed(); n += casetest.Of(1, 5, 12) {
@@ -141,21 +131,15 @@ func TestSalvageOfAStoreNotesLosses(t *testing.T) {
 		d, log := disk(t), new(bytes.Buffer)
 		fillForSalvage(t, d)
 		for _, table := range tables(t, d) {
-			if err := d.Change("data/"+table, func(data []byte) []byte { return data[:len(data)/2] }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Change("data/"+table, func(data []byte) []byte { return data[:len(data)/2] }))
 		}
 		s := salvaged(d, log)
-		if err := s.Open(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Open())
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		names, err := d.List("data")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			if strings.HasPrefix(name, "damaged-") {
 				text, err := d.Read("data/" + name + "/forebay-lost.txt")

@@ -25,30 +25,20 @@ func TestScanReadsAroundDamage(t *testing.T) {
 func scanAround(t *testing.T, disk *disktest.Disk, places []int) {
 	t.Helper()
 	o, err := pebblestore.Open(config(disk))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rng, value := rand.New(rand.NewPCG(1, 2)), make([]byte, 1000)
 	const keys = 200
 	for n := range keys {
 		for i := range value {
 			value[i] = byte(rng.Uint32())
 		}
-		if err := o.DB.Set(fmt.Appendf(nil, "key %03d", n), value, pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.DB.Set(fmt.Appendf(nil, "key %03d", n), value, pebble.NoSync))
 	}
-	if err := o.DB.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.DB.Flush())
+	must(t, o.Close())
 	for _, table := range tables(t, disk) {
 		data, err := disk.Read("data/" + table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, percent := range places {
 			disk.Rot("data/"+table, len(data)*percent/100)
 		}

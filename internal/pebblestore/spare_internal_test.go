@@ -15,21 +15,15 @@ import (
 // opening has made under their names, because a row that is then in two tables makes it panic.
 func TestAnEndedOpeningReadsNoTablesOfTheNext(t *testing.T) {
 	disk := disktest.New(t)
-	if err := disk.MkdirAll("data", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, disk.MkdirAll("data", 0o700))
 	write := func(fs vfs.FS, name, text string) {
 		t.Helper()
 		f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := f.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Close())
 	}
 	read := func(fs vfs.FS, name string) (string, error) {
 		f, err := fs.Open(name)

@@ -38,9 +38,7 @@ func openFailing(t *testing.T, change func(*pebblestore.StoreConfig)) *failing {
 	}
 	change(&c)
 	f.Store = pebblestore.NewStore(c)
-	if err := f.Open(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Open())
 	return f
 }
 
@@ -139,5 +137,13 @@ func TestReopenInBackground(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
 	}
 }

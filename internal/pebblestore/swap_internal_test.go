@@ -131,9 +131,10 @@ func content(t *testing.T, disk vfs.FS, dir string) string {
 	return strings.Join(out, " ")
 }
 
-func must(t *testing.T, err error) {
+// must ends the test at an error.
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want none", err)
 	}
 }

@@ -23,26 +23,16 @@ import (
 func oneTable(t *testing.T, found func(error)) (o *pebblestore.Opening, disk *disktest.Disk, path string, data []byte) {
 	t.Helper()
 	disk = disktest.New(t)
-	if err := pebblestore.MakeDir(disk, "data"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pebblestore.MakeDir(disk, "data"))
 	o, err := pebblestore.Open(pebblestore.Config{Dir: "data", FS: disk, Log: slog.New(slog.DiscardHandler), MemTable: 1 << 20, Corrupted: found})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = o.Close() })
 	for n := range 200 {
-		if err := o.DB.Set(fmt.Appendf(nil, "key %03d", n), bytes.Repeat([]byte{byte(n), byte(7 * n)}, 500), pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.DB.Set(fmt.Appendf(nil, "key %03d", n), bytes.Repeat([]byte{byte(n), byte(7 * n)}, 500), pebble.NoSync))
 	}
-	if err := o.DB.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.DB.Flush())
 	names, err := disk.List("data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		if strings.HasSuffix(name, ".sst") {
 			path = disk.PathJoin("data", name)
@@ -57,9 +47,7 @@ func oneTable(t *testing.T, found func(error)) (o *pebblestore.Opening, disk *di
 // Any byte of a table that has changed is found, whatever it stands for.
 func TestCheckTable(t *testing.T) {
 	_, disk, path, data := oneTable(t, nil)
-	if err := pebblestore.CheckTable(disk, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pebblestore.CheckTable(disk, path))
 	for at := 0; at < len(data); at += max(1, len(data)/500) {
 		disk.Rot(path, at)
 		if err := pebblestore.CheckTable(disk, path); !errors.As(err, new(*pebblestore.DamageError)) {
@@ -83,9 +71,7 @@ func TestCorrupted(t *testing.T) {
 		}
 	})
 	disk.Rot(path, len(data)/2)
-	if err := errors.Join(o.DB.DeleteRange([]byte("key 010"), []byte("key 020"), pebble.NoSync), o.DB.Set([]byte("key 100"), nil, pebble.NoSync)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(o.DB.DeleteRange([]byte("key 010"), []byte("key 020"), pebble.NoSync), o.DB.Set([]byte("key 100"), nil, pebble.NoSync)))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	compacted := make(chan error)
@@ -109,9 +95,7 @@ func TestCorrupted(t *testing.T) {
 // Pebble reads the footer of each table after Open, and again at once if it is damaged. That must neither fill the log nor keep a core busy.
 func TestDamagedFooter(t *testing.T) {
 	first, disk, path, data := oneTable(t, nil)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
 	disk.Rot(path, len(data)-1)
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
@@ -126,9 +110,7 @@ func TestDamagedFooter(t *testing.T) {
 			return nil
 		}))
 		o, err := pebblestore.Open(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(10 * time.Minute)
 		if n, logged := opened.Load(), log.n.Load(); n == 0 || n > 2_000 || logged == 0 || logged > 11 {
 			t.Errorf("in 10 minutes, tables with a damaged footer were read %d times, and %d lines logged; want 1 to 2,000 reads, and at most a line a minute", n, logged)

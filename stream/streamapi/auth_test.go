@@ -45,9 +45,7 @@ func TestProgrammaticTokens(t *testing.T) {
 				ProjectID: 7, BranchID: 3, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return h.(*api)
 	}
 	auth := new(exchangeAuth)
@@ -98,9 +96,7 @@ func TestProgrammaticTokens(t *testing.T) {
 				body = `{"name":"x","type":"http"}`
 			}
 			req, err := http.NewRequest(tt.method, server.URL+b+"/sources", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			value := tt.token
 			if header == "Authorization" {
 				value = "Bearer " + value
@@ -110,14 +106,10 @@ func TestProgrammaticTokens(t *testing.T) {
 				req.Header.Set(projectHeader, tt.project)
 			}
 			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			a := response{status: resp.StatusCode, text: string(text)}
 			_ = json.Unmarshal(text, &a.body)
 			s.described(req, a)
@@ -167,14 +159,10 @@ func TestTokenStaysOutOfSamples(t *testing.T) {
 	} {
 		for _, source := range []string{"web", "app"} {
 			req, err := http.NewRequest("POST", s.server.URL+b+"/sources/"+source+"/test", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			req.Header = header.Clone()
 			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || resp.StatusCode != 200 || strings.Contains(string(text), testToken) {

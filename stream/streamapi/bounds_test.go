@@ -28,15 +28,11 @@ func TestBoundsAreRequestAndAnswer(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(newBounds(want))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.DisallowUnknownFields()
 	var body boundsBody
-	if err := dec.Decode(&body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dec.Decode(&body))
 	var p problems
 	if got := body.bounds("", &p); got != want {
 		t.Errorf("the answer %s is the request of %+v, want %+v", text, got, want)

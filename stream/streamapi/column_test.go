@@ -34,9 +34,7 @@ func TestSchemaDescribesTheColumn(t *testing.T) {
 			}
 		}
 		text, err := json.Marshal(bodyColumn(full))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(new(column)); err != nil {
@@ -44,12 +42,8 @@ func TestSchemaDescribesTheColumn(t *testing.T) {
 		}
 		var want mapping.Column
 		var got mappedColumn
-		if err := json.Unmarshal(text, &want); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(text, &want))
+		must(t, json.Unmarshal(text, &got))
 		if !reflect.DeepEqual(got.Column, want) || got.missing != "" {
 			t.Errorf("a request with %s has the column %+v, want %+v", text, got, want)
 		}

@@ -106,9 +106,7 @@ func TestChangesWhileEventsFlow(t *testing.T) {
 	if got := sinks.at("page.totalCount"); got != float64(1+added.Load()) {
 		t.Errorf("got %v sinks, want 1 and the %d that were added", got, added.Load())
 	}
-	if err := s.eng.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.eng.FlushAll(t.Context()))
 	var rows int64
 	for _, st := range s.eng.Stats().Sinks {
 		if st.Local.Rows+st.Staging.Rows != 0 {

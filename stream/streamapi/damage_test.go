@@ -19,38 +19,28 @@ import (
 func TestForgetDamage(t *testing.T) {
 	dir, mem := t.TempDir(), buffertest.NewMemory()
 	eng, err := forebay.Open(dir, forebay.Options{Target: mem})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = eng.Define(t.Context(), forebay.Source{ID: "shop", Sinks: []forebay.Sink{{ID: "orders", Table: forebay.Table{
 		ID: "in.c-shop.orders", Columns: mapping.Columns{mapping.Body("body")},
 	}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 50 {
 		if _, err := eng.Ingest(t.Context(), "shop", mapping.JSON([]byte(`{"price":"a row that waits"}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := eng.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, eng.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "local", "0*")) // tables and logs
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the local level has no files: %v", err)
 	}
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(text) > 0 {
 			text[len(text)/2] ^= 1
 		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, text, 0o600))
 	}
 	s := newMaintainedIn(t, dir, mem)
 	if err := s.eng.FlushAll(t.Context()); err != nil { // the damage that the import finds is added to the damage that Open has found

@@ -52,17 +52,13 @@ func TestEraseIsSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := NewMaintenance(s.on, Options{Auth: testAuth{}, IngestURL: "http://127.0.0.1:1", Ingest: stream.Options{ProjectID: 7, BranchID: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	srv := httptest.NewUnstartedServer(h)
 	srv.Config.WriteTimeout = timeout
 	srv.Start()
 	defer srv.Close()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+erasures, strings.NewReader(`{"text":"ada"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set(tokenHeader, testToken)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil || resp.StatusCode != http.StatusOK {

@@ -406,16 +406,12 @@ func TestTokenForms(t *testing.T) {
 		{tokenHeader: {testToken}}, {tokenHeader: {"Bearer " + testToken}}, {"Authorization": {"Bearer " + testToken}}, {"Authorization": {"bearer " + testToken}},
 	} {
 		req, err := http.NewRequest("GET", s.server.URL+b+"/sources", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, values := range header {
 			req.Header.Set(name, values[0])
 		}
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != 200 {
 			t.Errorf("%v: status %d, want 200", header, resp.StatusCode)
@@ -460,9 +456,7 @@ func TestLargeBodiesNeedAToken(t *testing.T) {
 func TestTableMismatch(t *testing.T) {
 	mem := buffertest.NewMemory()
 	s := newService(t, serviceOptions{engine: forebay.Options{Target: mem}})
-	if err := mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "name", "body")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Ensure(t.Context(), driver.Table{ID: "in.c-web.events", Columns: datatype.UntypedColumns("id", "name", "body")}))
 	a := s.task("POST", b+"/sources", webSource)
 	if text, _ := a.body["error"].(string); a.body["status"] != "error" || !strings.Contains(text, "user") || a.body["outputs"] != nil {
 		t.Fatalf("task is %s", a.text)

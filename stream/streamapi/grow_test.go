@@ -131,9 +131,7 @@ func TestTableGrows(t *testing.T) {
 	// Another program gives the table a column. While the sink is disabled, its definition gets that column with another type.
 	// The sink continues without the column, even after a restart, until the definition is right.
 	s.done("PUT", growSink+"/disable", "")
-	if err := tables.Extend(t.Context(), driver.Table{ID: growTable, Columns: []datatype.Column{{Name: "z", Type: datatype.Bool}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tables.Extend(t.Context(), driver.Table{ID: growTable, Columns: []datatype.Column{{Name: "z", Type: datatype.Bool}}}))
 	s.done("PATCH", growSink, `{"table":{`+growColumns("id", "int64", "z", "int64")+`}}`)
 	a = s.done("PUT", growSink+"/enable", "")
 	if result, _ := a.at("result").(string); !strings.Contains(result, `Sink "a" continues with its earlier columns`) || !strings.Contains(a.text, `\"z\" is int64 in the mapping and bool in the table`) {

@@ -91,9 +91,7 @@ func TestAPIStory(t *testing.T) {
 		if total := s.get(b + "/sources/web/sinks/events/statistics/total"); total.at("total.recordsCount") != 2.0 {
 			t.Errorf("total is %s", total.text)
 		}
-		if err := s.eng.Flush(t.Context(), "web"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.eng.Flush(t.Context(), "web"))
 		if total := s.get(b + "/sources/web/sinks/events/statistics/total"); total.at("levels.target.recordsCount") != 2.0 {
 			t.Errorf("total is %s", total.text)
 		}

@@ -59,9 +59,7 @@ func TestHeldFiles(t *testing.T) {
 		t.Errorf("files of all sinks %s", all.text)
 	}
 	s.want(200, "", testToken, "POST", sink+"/files/"+file+"/split", "")
-	if err := s.eng.Flush(t.Context(), "web", "events"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.eng.Flush(t.Context(), "web", "events"))
 	if rows := len(mem.Rows("in.c-web.events")); rows != 0 || total() != 41 {
 		t.Errorf("got %d rows, %v in the quarantine, want 0, 41", rows, total())
 	}
@@ -69,9 +67,7 @@ func TestHeldFiles(t *testing.T) {
 
 	file = s.heldFile("web", "events", 50)
 	s.want(200, "", testToken, "POST", sink+"/files/"+file+"/quarantine", "")
-	if err := s.eng.Flush(t.Context(), "web", "events"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.eng.Flush(t.Context(), "web", "events"))
 	if rows := len(mem.Rows("in.c-web.events")); rows != 0 || total() != 92 {
 		t.Errorf("got %d rows, %v in the quarantine, want 0, 92", rows, total())
 	}

@@ -41,9 +41,7 @@ func newMaintainedIn(t *testing.T, dir string, mem *buffertest.Memory) *maintain
 	}
 	s.on = catalog.NewMaintenance(s.eng, catalog.MaintenanceOptions{BranchID: 3})
 	h, err := NewMaintenance(s.on, Options{Auth: testAuth{}, IngestURL: "http://127.0.0.1:1", Ingest: stream.Options{ProjectID: 7, BranchID: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	srv := httptest.NewServer(h)
 	s.api = srv.URL
 	t.Cleanup(func() {
@@ -201,9 +199,7 @@ func TestMaintenanceOfQuarantines(t *testing.T) {
 	if got := fmt.Sprint(task["status"], task["rejects"]); got != "successmap[discarded:0 gone:0 rejected:0 replayed:2]" {
 		t.Errorf("the replay of all is %v", task)
 	}
-	if err := s.eng.Flush(t.Context(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.eng.Flush(t.Context(), "shop"))
 	if n, m := len(s.mem.Rows("in.c-shop.int64")), len(s.mem.Rows("in.c-shop.string")); n != 1 || m != 2 {
 		t.Errorf("the tables have %d and %d rows", n, m)
 	}
@@ -233,9 +229,7 @@ func TestMaintenanceOfASinkThatMapsNothing(t *testing.T) {
 		func() error { s.define(datatype.Int64, true); return nil },
 		func() error { return s.eng.Remove(t.Context(), "shop") },
 	} {
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, end())
 		s.want(200, id, testToken, "GET", rejects, "")
 		s.want(200, id, testToken, "GET", rejects+"/"+id, "")
 		s.want(409, "sinkDisabled", testToken, "POST", rejects+"/"+id+"/test", "")

@@ -109,28 +109,20 @@ func TestMessagesOfMistakes(t *testing.T) {
 			body, kind = text, "text/plain"
 		}
 		req, err := http.NewRequest(method, server+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Content-Type", kind)
 		req.Header.Set(tokenHeader, token)
 		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		message := string(text)
 		if resp.StatusCode == http.StatusAccepted { // the message is in the task
 			var started response
 			_ = json.Unmarshal(text, &started.body)
 			task, err := s.ended(started.body["taskId"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			message = task.Failure
 		}
 		if resp.StatusCode != tt.status {

@@ -60,9 +60,7 @@ func (f *failingStore) Commit(records map[string][]byte) error {
 func newFailingStore(t *testing.T) *failingStore {
 	t.Helper()
 	s, err := catalog.OpenStore(t.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &failingStore{Store: s}
 }
 
@@ -202,9 +200,7 @@ func TestFailuresAreShown(t *testing.T) {
 				t.Errorf("got %v: %s, want the reason \"closed for today\" and a retry within 3 s", err, files.text)
 			}
 			away.Store(false)
-			if err := errors.Join(s.eng.Sink("web", "events").Retry(t.Context()), s.eng.Flush(t.Context(), "web")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(s.eng.Sink("web", "events").Retry(t.Context()), s.eng.Flush(t.Context(), "web")))
 			if files := s.get(b + "/sources/web/sinks/events/statistics/files"); files.at("files.0.state") != "imported" || files.at("files.0.retryAttempt") != nil {
 				t.Errorf("mended: %s", files.text)
 			}

@@ -57,9 +57,7 @@ func TestRefusalsHaveBodies(t *testing.T) {
 	// A server responds to HEAD without a body, although the handler writes one.
 	client := http.Client{Timeout: time.Minute}
 	resp, err := client.Head(s.server.URL + "/v2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(resp.Body)
 	if _ = resp.Body.Close(); err != nil || resp.StatusCode != 404 || len(text) != 0 {
 		t.Errorf("HEAD: %d %q %v", resp.StatusCode, text, err)

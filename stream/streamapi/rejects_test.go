@@ -139,9 +139,7 @@ func TestRejectedRecords(t *testing.T) {
 	secret, address := s.secretOf("shop")
 	for i := range 25 {
 		req, err := http.NewRequest(http.MethodPost, address+"?shop=7&access_token=canary", strings.NewReader(fmt.Sprintf(`{"n":%d,"price":"x%d"}`, i, i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i%5 == 0 {
 			req.Body, req.ContentLength = http.NoBody, 0
 		}
@@ -151,9 +149,7 @@ func TestRejectedRecords(t *testing.T) {
 			req.Header.Set(name, value)
 		}
 		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != 200 {
 			t.Fatalf("status %d", resp.StatusCode)

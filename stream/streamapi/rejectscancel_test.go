@@ -30,9 +30,7 @@ func TestCancelledReplayOfRejects(t *testing.T) {
 			s.want(200, "", testToken, "DELETE", replay, "")
 		}
 		task, err := s.ended(started.body["taskId"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if replayed += float64(task.Rejects.Replayed); task.Status == "error" {
 			cancelled++
 		}

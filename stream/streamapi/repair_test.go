@@ -82,9 +82,7 @@ func TestRetryAndDiscard(t *testing.T) {
 		if rows := len(mem.Rows("in.c-web.events")); rows != i+1 {
 			t.Errorf("got %d rows after the retry, want %d", rows, i+1)
 		}
-		if err := s.eng.Flush(t.Context(), "web", "events"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.eng.Flush(t.Context(), "web", "events"))
 		if strings.Contains(path, "/files/") {
 			s.want(404, "stream.api.fileNotFound", testToken, "POST", path, "") // it is in the table
 		}
@@ -105,9 +103,7 @@ func TestSettingWithoutEffect(t *testing.T) {
 	const key, never = "storage.level.target.import.trigger.size", "The import size of 30MB is never reached"
 	warnings := func(path string) (list []string) {
 		var body settingsBody
-		if err := json.Unmarshal([]byte(s.get(path+"/settings").text), &body); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(s.get(path+"/settings").text), &body))
 		for _, setting := range body.Settings {
 			if setting.Warning != "" {
 				list = append(list, setting.Key+" "+setting.Warning)

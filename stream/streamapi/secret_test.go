@@ -85,14 +85,10 @@ func TestOverlapOfSecrets(t *testing.T) {
 func TestEndOfOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eng, err := forebay.Open(t.TempDir(), forebay.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer eng.Close()
 		cat, err := catalog.Open(filepath.Join(t.TempDir(), "catalog"), eng, catalog.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer cat.Close()
 		ingest := stream.Ingest(eng, stream.Options{})
 		by := catalog.By{Type: "user"}
@@ -101,9 +97,7 @@ func TestEndOfOverlap(t *testing.T) {
 			if err == nil {
 				_, err = task.Wait(t.Context())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		var paths [2][]string // with the old secrets and with the new ones
 		note := func(i int, s catalog.Source) {
@@ -147,14 +141,10 @@ func TestKeyOutlivesRotation(t *testing.T) {
 	send := func(url string) {
 		t.Helper()
 		req, err := http.NewRequest("POST", url, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set(callkey.Header, "k")
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != 200 {
 			t.Errorf("status %d", resp.StatusCode)

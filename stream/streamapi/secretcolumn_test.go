@@ -30,15 +30,11 @@ func TestSecretColumn(t *testing.T) {
 			url := s.get(b + "/sources/web").at("http.url").(string)
 			for _, to := range []string{url, s.server.URL + b + "/sources/web/test"} {
 				req, err := http.NewRequest("POST", to, strings.NewReader(`{"v":"`+value+`"}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set(tokenHeader, testToken)
 				resp, err := http.DefaultTransport.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer resp.Body.Close()
 				if _, err := io.Copy(&seen, resp.Body); err != nil || resp.StatusCode != 422 {
 					t.Errorf("%s: got status %d, %v, want 422, no error", to, resp.StatusCode, err)

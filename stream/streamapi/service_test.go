@@ -312,3 +312,11 @@ func (s *service) send(url, body string) int {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode
 }
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got the error %v, want none", err)
+	}
+}

@@ -51,9 +51,7 @@ func TestTableTarget(t *testing.T) {
 			t.Errorf("%s %s: got %s, want %s", r[0], r[1], a.text, unknown)
 		}
 	}
-	if err := s.eng.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.eng.FlushAll(t.Context()))
 	if a, b := bodiesIn(app), bodiesIn(lake); !slices.Equal(a, []string{`{"n":2}`}) || !slices.Equal(b, []string{`{"n":1}`, `{"n":3}`}) {
 		t.Errorf("the default target has %q, the lake has %q", a, b)
 	}
@@ -91,9 +89,7 @@ func TestSwitchToACopy(t *testing.T) {
 		t.Errorf("the sink is %s", a.text)
 	}
 	s.want(404, "stream.api.sinkNotFound", testToken, "GET", b+"/sources/web/sinks/copy", "")
-	if err := s.eng.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.eng.FlushAll(t.Context()))
 	if a, b := bodiesIn(app), bodiesIn(lake); !slices.Equal(a, []string{`{"n":1}`, `{"n":2}`}) || !slices.Equal(b, []string{`{"n":2}`, `{"n":3}`}) {
 		t.Errorf("the default target has %q, the lake has %q", a, b)
 	}

@@ -84,9 +84,6 @@ func ChunkBounds(slice uint64) (from, to []byte) {
 	return from, to
 }
 
-// DamageKeySize is the length of the key of a [Damage].
-const DamageKeySize = 1 + 8 + 4 + 4
-
 // DamageKey is the key of a [Damage]. Damage of the store as a whole has slice 0, which no slice has, and the Unix time as
 // its revision.
 func DamageKey(slice uint64, revision, number uint32) []byte {

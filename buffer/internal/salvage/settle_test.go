@@ -105,10 +105,11 @@ func tell(t *testing.T, p *plan) (lines []string) {
 	return lines
 }
 
-func must(t *testing.T, err error) {
+// must ends the test at an error.
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want none", err)
 	}
 }
 
