@@ -148,9 +148,10 @@ func (g *gate) grow(cur *group, size int64) {
 	}
 }
 
-// most is the size at which a group is full. A group is in memory twice while its batch is made, as its chunks are compressed and then copied into the
-// batch. So a group of everything that MaxPendingBytes lets in took twice as much.
-func (g *gate) most() int64 { return g.bound / 4 }
+// most is the size at which a group is full. A group is in memory twice while its batch is made, because its chunks are compressed and then copied
+// into the batch. The store keeps the batch of the group before until its rows are in a table. Neither is counted, so groups of a quarter of
+// MaxPendingBytes took half of it in addition.
+func (g *gate) most() int64 { return g.bound / 8 }
 
 // oldest returns the group that is taken next. Called with mu held.
 func (g *gate) oldest() *group {
@@ -161,7 +162,7 @@ func (g *gate) oldest() *group {
 }
 
 // due is the size at which a group is committed even without a waiter.
-func (g *gate) due() int64 { return min(commitBytes, g.bound/4) }
+func (g *gate) due() int64 { return min(commitBytes, g.most()) }
 
 // post adds an operation to the group that gathers now.
 func (g *gate) post(op *operation) (*group, error) {

@@ -119,10 +119,10 @@ func TestOperationsOfAReplacedStateAreDropped(t *testing.T) {
 	}
 }
 
-// A group takes no more rows, not even into the open chunk of a sink, once it has a quarter of MaxPendingBytes. Full groups are taken in
+// A group takes no more rows, not even into the open chunk of a sink, once it has an eighth of MaxPendingBytes. Full groups are taken in
 // their order, before the group that gathers, and their operations are dropped with those of the others.
 func TestFullGroups(t *testing.T) {
-	const bound, size, rows, full = 4 << 20, 10 << 10, 500, 4
+	const bound, size, rows, full = 4 << 20, 10 << 10, 500, 9
 	b := &Buffer{}
 	b.gate.init(new(pebblestore.Store), bound)
 	g := &b.gate
@@ -166,8 +166,8 @@ func TestFullGroups(t *testing.T) {
 			bytes += c.raw
 			count += c.rows
 		}
-		if group.seq != seq || bytes >= bound/4+size || taken <= full && bytes < bound/4 {
-			t.Errorf("group %d is taken at place %d with %d bytes, want %d", group.seq, seq, bytes, bound/4)
+		if group.seq != seq || bytes >= bound/8+size || taken <= full && bytes < bound/8 {
+			t.Errorf("group %d is taken at place %d with %d bytes, want %d", group.seq, seq, bytes, bound/8)
 		}
 	}
 	if taken != full+1 || count != rows {
