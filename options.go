@@ -45,6 +45,9 @@ type Options struct {
 	// another engine, see [buffer.Buffer.Known]. It is asked for each call with a [Once] that has no Turn, after the call has its turn here. An error
 	// refuses the call, see [ErrKeyUnclear]. Default: a call learns of calls to its engine alone. Package cluster sets it.
 	KnownElsewhere func(ctx context.Context, key buffer.Key) ([]buffer.Receipt, error)
+	// ReplayElsewhere returns an error that matches [ErrReplayElsewhere] if another engine of one service has begun a run of a sink, or may have. It is
+	// asked before the engine begins a run that it does not remember. Default: an engine knows its own runs alone. Package cluster sets it.
+	ReplayElsewhere func(ctx context.Context, source, sink, run string) error
 	// OnDamage is called when the local level cannot be read back although the Changelog has it, and the engine stops. See
 	// [buffer.Options]. Default: such rows are counted as damaged.
 	OnDamage func(*buffer.StoreDamageError)

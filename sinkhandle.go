@@ -246,6 +246,9 @@ var (
 	ErrReplayRuns = replay.ErrRuns
 	// ErrOtherReplay is returned by [SinkHandle.Replay] for a run that has begun with another archive or time range. Nothing was stored.
 	ErrOtherReplay = replay.ErrOther
+	// ErrReplayElsewhere is returned by [SinkHandle.Replay] for a run that another engine of the service has begun, or may have. See
+	// Options.ReplayElsewhere. Nothing was stored.
+	ErrReplayElsewhere = replay.ErrElsewhere
 	// ErrUnknownArchive is returned by [SinkHandle.Replay] for an archive that has no records if no defined source keeps it. Nothing was stored.
 	ErrUnknownArchive = replay.ErrUnknownArchive
 )
@@ -265,7 +268,7 @@ var (
 // meanwhile is counted.
 //
 // Errors in addition to the errors of the archive: [ErrUnknownSource], [ErrDisabledSource], [ErrUnknownSink], the error of [ReplayOptions.Validate],
-// [ErrNoArchive], [ErrUnknownArchive], [ErrReplayRuns], [ErrEraseRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not
+// [ErrNoArchive], [ErrUnknownArchive], [ErrReplayRuns], [ErrReplayElsewhere], [ErrEraseRuns], [ErrOtherReplay], [buffer.ErrTooManyPositions] with 16 runs that are not
 // done, a [*buffer.FailedError], [ErrClosed], the error of ctx. The progress says how many records were stored before.
 func (h SinkHandle) Replay(ctx context.Context, opts ReplayOptions) (ReplayProgress, error) {
 	run, err := h.e.replays.Begin(ctx, h.id(), replayHost{h}, opts)
@@ -284,6 +287,12 @@ func (h SinkHandle) Replay(ctx context.Context, opts ReplayOptions) (ReplayProgr
 func (h SinkHandle) Replays(ctx context.Context) ([]ReplayProgress, error) {
 	all, err := h.e.replays.List(ctx, h.id())
 	return all, h.known(err)
+}
+
+// HasReplay reports whether the engine has begun a run of a sink and has not forgotten it since, or receives it from another engine. Errors: a
+// [*buffer.FailedError], [ErrClosed], the error of ctx.
+func (h SinkHandle) HasReplay(ctx context.Context, name string) (bool, error) {
+	return h.e.replays.Has(ctx, h.id(), name)
 }
 
 // ForgetReplay deletes the position of a run in a sink, even if the run is not done. A later run of this name begins from the start. Its errors are the errors of
@@ -318,6 +327,14 @@ func (h replayHost) Sink(ctx context.Context) (replay.Sink, error) {
 func (h replayHost) Source(id string) (replay.Source, bool) {
 	src, ok := h.e.Source(id)
 	return replay.Source{Generation: src.Generation, Archives: src.Archive != nil}, ok
+}
+
+// Elsewhere implements [replay.Host].
+func (h replayHost) Elsewhere(ctx context.Context, run string) error {
+	if h.e.opts.ReplayElsewhere == nil {
+		return nil
+	}
+	return h.e.opts.ReplayElsewhere(ctx, h.source, h.sink, run)
 }
 
 // FlushArchive implements [replay.Host].

@@ -98,7 +98,7 @@ func (n *Node) status() status {
 	if n.server != nil {
 		errs = append(errs, n.server.Ready())
 	}
-	s := status{Node: n.opts.Node, Instance: keeper.Instance(), Epoch: keeper.Owner().Epoch, Warning: n.roomWarning(), err: errors.Join(errs...)}
+	s := status{Node: n.opts.Node, Instance: keeper.Instance(), Epoch: keeper.Owner().Epoch, Warning: n.warning(), err: errors.Join(errs...)}
 	s.Adopting, s.Adopted = n.adoption.lists()
 	if s.Ready = s.err == nil; !s.Ready {
 		s.Missing = s.err.Error()

@@ -99,10 +99,11 @@ type callKeys struct {
 	ctx  context.Context
 	end  context.CancelFunc
 
-	// own is the instance of this node. here looks for keys in this process, and others sends a request to all nodes. They are set before the node
-	// accepts events.
+	// own is the instance of this node. here looks for keys in this process, hasRun for a replay, and others sends a request to all nodes. They are set
+	// before the node accepts events.
 	own    string
 	here   func([]buffer.Key) (instances []string, known []instance.KnownKey)
+	hasRun func(ctx context.Context, source, sink, run string, own bool) (instances []string, has bool)
 	others func(ctx context.Context, request []byte) iter.Seq2[[]byte, error]
 
 	mu      sync.Mutex
@@ -244,20 +245,12 @@ func (k *callKeys) round(list []*question) error {
 	for _, name := range instances {
 		delete(awaited, name)
 	}
-	if len(awaited) == 0 {
-		return nil
-	}
 	request, _ := json.Marshal(r) // it is always JSON
-	for data, err := range k.others(ctx, request) {
-		if err != nil {
-			return fmt.Errorf("%w: %w", forebay.ErrKeyUnclear, err)
-		}
-		k.take(data, list, awaited)
-		if len(awaited) == 0 {
-			return nil
-		}
-	}
-	if k.ctx.Err() != nil {
+	err := k.askAwaited(ctx, request, awaited, func(data []byte) { k.take(data, list, awaited) })
+	switch {
+	case err == nil:
+		return nil
+	case k.ctx.Err() != nil:
 		return forebay.ErrClosed
 	}
 	missing := strings.Join(slices.Sorted(maps.Keys(awaited)), ", ")
@@ -270,7 +263,23 @@ func (k *callKeys) round(list []*question) error {
 	if warn {
 		k.log.Warn("calls with a key refused", "instances", missing, "next", "if a node was stopped or lost, do nothing: calls are accepted when it is back or another node has taken over")
 	}
-	return fmt.Errorf("%w: no node speaks for instance %s", forebay.ErrKeyUnclear, missing)
+	return fmt.Errorf("%w: %w", forebay.ErrKeyUnclear, err)
+}
+
+// askAwaited sends a request to all other nodes, if instances are awaited, and returns when take has removed them all. take gets each response.
+func (k *callKeys) askAwaited(ctx context.Context, request []byte, awaited map[string]string, take func(data []byte)) error {
+	if len(awaited) == 0 {
+		return nil
+	}
+	for data, err := range k.others(ctx, request) {
+		if err != nil {
+			return err
+		}
+		if take(data); len(awaited) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("no node speaks for instance %s", strings.Join(slices.Sorted(maps.Keys(awaited)), ", "))
 }
 
 // take reads a response, and removes the instances that it speaks for.

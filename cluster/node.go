@@ -95,6 +95,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if n.keys = newCallKeys(n.opts.Node, n.log); !n.opts.KeysByNode {
 		o.Engine.KnownElsewhere = n.keys.known
 	}
+	o.Engine.ReplayElsewhere = n.keys.runElsewhere
 	o.Adopt = func(name string, epoch uint64, e *forebay.Engine) (instance.Adoption, error) {
 		return n.catalog.Adopt(name, epoch, e) // nothing is adopted before the catalog is open
 	}
@@ -117,6 +118,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	}
 	n.peers = peers
 	n.keys.own, n.keys.here, n.keys.others = n.instance.Keeper().Instance(), n.instance.Known, peers.Ask
+	n.keys.hasRun = n.instance.HasRun
 	stop, err := peers.Serve(n.respond)
 	if err != nil {
 		return err

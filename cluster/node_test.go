@@ -57,6 +57,7 @@ type nodes struct {
 	// maxStore of the servers, 4 GiB unless set
 	maxStore int64
 	target   func(node string) driver.Target // unless nil, the target of a node
+	archive  forebay.Archive                 // of all nodes, nil for none
 	meters   map[string]*metertest.Meter     // by node, or nil if nothing is measured
 	list     [clustertest.Size]*cluster.Node
 }
@@ -69,7 +70,7 @@ func (c *nodes) options(i int) cluster.Options {
 		NATS:   natsdriver.Options{MaxBytes: 256 << 20, Timeout: cmp.Or(c.timeout, clustertest.Patience)},
 		Lease:  cmp.Or(c.lease, testLease),
 		Engine: forebay.Options{
-			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.Tables(c.tables()),
+			Staging: dir.Staging(filepath.Join(c.dir, "staging")), Target: dir.Tables(c.tables()), Archive: c.archive,
 		},
 		API:    streamapi.Options{Auth: streamapi.StaticToken("token", 1), IngestURL: "http://localhost"},
 		Logger: slog.New(slog.NewTextHandler(writer(func(line string) { c.log(line, heard) }), nil)),

@@ -65,6 +65,8 @@ func (n *Node) respond(ctx context.Context, asked []byte) []byte {
 	switch err := json.Unmarshal(asked, &r); {
 	case err == nil && r.Format == nodeFormat && r.Op == opKeys:
 		return n.keys.respond(asked)
+	case err == nil && r.Format == nodeFormat && r.Op == opRun:
+		return n.keys.respondRun(ctx, asked)
 	case err != nil || r.Format != nodeFormat || r.Op != opNode:
 		return n.catalog.Respond(ctx, asked)
 	}

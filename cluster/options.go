@@ -94,6 +94,9 @@ func (o Options) Validate() error {
 	if o.Engine.KnownElsewhere != nil {
 		fault("Engine.KnownElsewhere is the cluster's, leave it empty")
 	}
+	if o.Engine.ReplayElsewhere != nil {
+		fault("Engine.ReplayElsewhere is the cluster's, leave it empty")
+	}
 	if o.API.Auth != nil {
 		errs = append(errs, o.API.Validate())
 	} else {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -21,6 +22,23 @@ func (n *Node) roomWarning() string {
 		text += fmt.Sprintf(", or fix the tables that refuse rows of the %d lost instances that this node drains", len(moving))
 	}
 	return text
+}
+
+// keptLong is how long an adopted instance may be kept until the node warns. Files that their table refuses have moved by then.
+const keptLong = 3 * time.Minute
+
+// warning is the roomWarning, and names the lost instances that this node could not drain for long.
+func (n *Node) warning() string {
+	var texts []string
+	if text := n.roomWarning(); text != "" {
+		texts = append(texts, text)
+	}
+	for _, a := range n.instance.Report().Adopted {
+		if a.Keeps != "" && time.Since(a.Since) >= keptLong {
+			texts = append(texts, fmt.Sprintf("the rows of the lost instance %s wait in its log: %s", a.Instance, a.Keeps))
+		}
+	}
+	return strings.Join(texts, ". ")
 }
 
 // watchRoom logs the warning at each interval, until ctx ends.

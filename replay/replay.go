@@ -30,6 +30,8 @@ var (
 	ErrRuns = errors.New("the run is in progress")
 	// ErrOther is returned for a run that has begun with another archive or time range. Nothing was stored.
 	ErrOther = errors.New("the run has begun with other options")
+	// ErrElsewhere is returned for a run that another engine of the service has begun, or may have. Nothing was stored.
+	ErrElsewhere = errors.New("the run is at another node")
 	// ErrUnknownArchive is returned for an archive that has no records if no defined source keeps it. Nothing was stored.
 	ErrUnknownArchive = errors.New("no such archive of raw records")
 )
@@ -125,6 +127,8 @@ type Host interface {
 	Sink(ctx context.Context) (Sink, error)
 	// Source returns the settings of a source that a replay needs, or false if it is not defined.
 	Source(id string) (Source, bool)
+	// Elsewhere returns an error that matches [ErrElsewhere] if another engine of the service has begun a run for the sink, or may have.
+	Elsewhere(ctx context.Context, run string) error
 	// FlushArchive returns when the archive of a defined source has all records that were accepted before the call.
 	FlushArchive(ctx context.Context, source string) error
 	// Known puts the ids of the sink into the error of the buffer for an unknown sink. It returns other errors as they are.
@@ -164,9 +168,6 @@ type Replays struct {
 // New returns the replays of an engine. archive is nil if it has none.
 func New(buf *buffer.Buffer, archive Archive) *Replays { return &Replays{buf: buf, archive: archive} }
 
-// runPosition is the prefix of the names of positions of runs.
-const runPosition = "replay/"
-
 func runKey(sinkID, name string) string { return sinkID + "/" + name }
 
 // Begin begins a run for a sink, by its name in the buffer. The caller calls [Run.Do] and then [Run.End].
@@ -204,7 +205,7 @@ func (r *Replays) List(ctx context.Context, sinkID string) ([]Progress, error) {
 	}
 	var all []Progress
 	for name, value := range positions {
-		if !strings.HasPrefix(name, runPosition) {
+		if !strings.HasPrefix(name, kept.RunPosition) {
 			continue
 		}
 		p, err := parseProgress(value)
@@ -217,6 +218,21 @@ func (r *Replays) List(ctx context.Context, sinkID string) ([]Progress, error) {
 	return all, nil
 }
 
+// Has reports whether a sink remembers a run, whether it is in progress in this process, or arrives from another engine. Errors are of the buffer.
+func (r *Replays) Has(ctx context.Context, sinkID, name string) (bool, error) {
+	if _, runs := r.runs.Load(runKey(sinkID, name)); runs {
+		return true, nil
+	}
+	value, err := r.buf.Sink(sinkID).Position(ctx, kept.RunPosition+name)
+	switch {
+	case errors.Is(err, buffer.ErrUnknownSink):
+		return false, nil
+	case errors.Is(err, buffer.ErrPositionArrives):
+		return true, nil
+	}
+	return value != nil, err
+}
+
 // Forget deletes the position of a run, done or not. A later run of this name begins from the start. Errors are of the buffer, and [ErrRuns].
 func (r *Replays) Forget(ctx context.Context, sinkID, name string) error {
 	key := runKey(sinkID, name)
@@ -224,7 +240,7 @@ func (r *Replays) Forget(ctx context.Context, sinkID, name string) error {
 		return fmt.Errorf("%w: %q: wait for its end", ErrRuns, name)
 	}
 	defer r.runs.Delete(key)
-	return r.buf.Sink(sinkID).SetPosition(ctx, buffer.Position{Name: runPosition + name})
+	return r.buf.Sink(sinkID).SetPosition(ctx, buffer.Position{Name: kept.RunPosition + name})
 }
 
 func parseProgress(value []byte) (p Progress, err error) {

@@ -67,7 +67,10 @@ func (r *Run) link(ctx context.Context) (err error) {
 
 // begin reads the position of the run, or stores a new one.
 func (r *Run) begin(ctx context.Context) error {
-	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, runPosition+r.opts.Run)
+	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, kept.RunPosition+r.opts.Run)
+	if errors.Is(err, buffer.ErrPositionArrives) {
+		return fmt.Errorf("%w, and moves to this one: %q: repeat the call in a moment", ErrElsewhere, r.opts.Run)
+	}
 	if err != nil {
 		return r.host.Known(err)
 	}
@@ -87,6 +90,10 @@ func (r *Run) begin(ctx context.Context) error {
 		r.now = r.stored
 		return nil
 	}
+	// The run is in progress here before others are asked. So of two that begin at once, at two engines, at least one finds the other.
+	if err := r.host.Elsewhere(ctx, r.opts.Run); err != nil {
+		return err
+	}
 	now := time.Now().UTC()
 	r.now = Progress{Run: r.opts.Run, Archived: archived, Generation: generation, From: r.opts.From.UTC(), To: r.opts.To.UTC(), Began: now}
 	if r.opts.To.IsZero() {
@@ -100,7 +107,7 @@ func (r *Run) begin(ctx context.Context) error {
 		return err
 	}
 	err = r.save(ctx)
-	if errors.Is(err, buffer.ErrTooManyPositions) {
+	for errors.Is(err, buffer.ErrTooManyPositions) { // there may be many more, since runs of other engines have moved here
 		if err := r.forgetOldest(ctx, err); err != nil {
 			return err
 		}
@@ -139,7 +146,7 @@ func (r *Run) position() buffer.Position {
 	if err != nil {
 		panic(fmt.Sprintf("forebay: encode %T: %v", r.now, err)) // times of this age, and of options that were encoded before
 	}
-	return buffer.Position{Name: runPosition + r.opts.Run, Value: value}
+	return buffer.Position{Name: kept.RunPosition + r.opts.Run, Value: value}
 }
 
 // save stores the position alone.

@@ -96,6 +96,7 @@ type drainage struct {
 	arrived bool      // the rejected records and files belong to the instance of this node
 	cut     bool      // a checkpoint has shortened the log
 	notCut  time.Time // when the last attempt to shorten the log failed
+	keeps   string    // why the last attempt has not drained the instance, guarded by mu
 	log     *slog.Logger
 }
 
@@ -154,11 +155,26 @@ func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error
 func (d *drainage) retry(ctx context.Context, text string, try func() error) error {
 	return retryWithin(ctx, d.opts, time.Minute, text, func() error {
 		err := try()
-		if errors.Is(err, changelog.ErrFenced) {
+		switch {
+		case err == nil:
+			d.keep("")
+		case errors.Is(err, changelog.ErrFenced):
 			err = backoff.Permanent(err)
+		default:
+			d.keep(fmt.Sprintf("%s: %v", text, err))
+			if time.Since(d.adopted) >= importPatience { // the others are not to wait for it
+				d.free()
+			}
 		}
 		return err
 	})
+}
+
+// keep notes why the instance is still there, for [Report]. Empty means that it is being drained.
+func (d *drainage) keep(why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keeps = why
 }
 
 // move restores the instance and moves its rows to their tables. Each call starts over. The work of an earlier call is in the log.
@@ -274,6 +290,7 @@ func (d *drainage) empty(ctx context.Context, e *forebay.Engine) error {
 // flush returns when all rows are in their tables and staging is empty, or when the remaining files have moved to the instance of this node.
 func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adoption) error {
 	held := &backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: time.Minute}
+	last, since := "", time.Now() // the number of slices of each sink and state, and when it was another one
 	for {
 		if err := adoption.Follow(ctx); err != nil {
 			return err
@@ -289,6 +306,9 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 		case err != nil && !waits && flushing.Err() == nil:
 			return err
 		}
+		if counts := slicesOf(now); counts != last {
+			last, since = counts, time.Now()
+		}
 		wait := settle
 		if waits && staged(now) || settled(now) {
 			moved, failed := d.moveRest(ctx, e, adoption)
@@ -300,14 +320,24 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 				// Its log is all that has them.
 				d.free()
 				wait = held.NextBackOff()
+				d.keep(fmt.Sprintf("its rejected records and files do not move: %v", err))
 				d.log.Warn("rest of the adopted instance not moved", "records", rejected(now), "cause", err, "again", wait,
 					"next", "replay or discard records, repair the tables that refuse rows, or raise the named limit")
 			}
 		}
-		if waits && wait == settle && (refused.Attempt > 0 || flushing.Err() == nil) { // else uploads continue
+		if wait == settle && (waits && (refused.Attempt > 0 || flushing.Err() == nil) || time.Since(since) >= importPatience) { // else uploads continue
 			d.free()
 			wait = held.NextBackOff()
-			d.log.Warn("table refuses rows of the adopted instance", "sink", refused.SinkID, "cause", err, "again", wait, "next", "repair the table; the rows wait in staging")
+			sink, cause := notStaged(now)
+			if cause == "" && waits {
+				d.keep(fmt.Sprintf("a table refuses its rows: %v", err))
+				d.log.Warn("table refuses rows of the adopted instance", "sink", refused.SinkID, "cause", err, "again", wait, "next", "repair the table; the rows wait in staging")
+			} else {
+				cause = cmp.Or(cause, "an import has not ended")
+				d.keep(fmt.Sprintf("sink %s: %s", sink, cause))
+				d.log.Warn("adopted instance not drained yet", "sink", sink, "cause", cause, "again", wait,
+					"next", "check that staging responds and lets this node write and delete objects; the rows are safe in the log")
+			}
 		}
 		if wait != settle && d.cuts(ctx) {
 			return errCut
@@ -362,6 +392,36 @@ func staged(s forebay.Stats) bool {
 		}
 	}
 	return true
+}
+
+// slicesOf describes how many slices each sink has in each state.
+func slicesOf(s forebay.Stats) string {
+	var text strings.Builder
+	for _, sink := range s.Sinks {
+		fmt.Fprintf(&text, "%s/%s %v\n", sink.Source, sink.Sink, sink.Slices)
+	}
+	return text.String()
+}
+
+// notStaged names a sink whose slices are not in staging yet, or still there although they are imported. cause is empty if there is none.
+func notStaged(s forebay.Stats) (name, cause string) {
+	for _, sink := range s.Sinks {
+		name = sink.Source + "/" + sink.Sink
+		if n := sink.Slices[buffer.SliceWriting] + sink.Slices[buffer.SliceUploading]; n > 0 {
+			cause = fmt.Sprintf("%d slices are not in staging", n)
+			for _, f := range sink.Files {
+				if f.RetryReason != "" && f.State != buffer.FileImporting {
+					cause += ": " + f.RetryReason
+					break
+				}
+			}
+			return name, cause
+		}
+		if n := sink.Slices[buffer.SliceImported]; n > 0 {
+			return name, fmt.Sprintf("%d imported slices are not deleted from staging", n)
+		}
+	}
+	return name, ""
 }
 
 // settle is how long flush waits before it looks again whether the staged objects of imported files are deleted.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,6 +73,61 @@ func (w *world) settle() {
 			w.await("no log of "+name+" is left", func() bool { return len(w.logsOf(name)) == 0 })
 		}
 	}
+}
+
+// Instances that cannot be drained, because staging deletes none of their objects, or takes none, give up their turns within minutes. Another instance
+// is drained meanwhile. The log and the report say what keeps them. When staging works again nothing is left of them.
+func TestStuckInstancesKeepNoTurn(t *testing.T) {
+	inWorld(t, func(w *world, a, b, _ *worldNode) {
+		var logs lines
+		w.logs = slog.NewTextHandler(&logs, nil)
+		b.stop()
+		b.start()
+		b.runs.opened()
+		var refused sync.Map // objects that staging refuses
+		var works atomic.Bool
+		stuck := map[string]string{}
+		for call, why := range map[string]string{"delete ": "not deleted from staging", "put ": "not in staging"} {
+			i, name := a.runs.opened(), a.instance()
+			a.runs.setHooks(func(of string) error {
+				if id, ok := strings.CutPrefix(of, call); ok {
+					refused.Store(call+id, true)
+					return errors.New("refused")
+				}
+				return nil
+			}, nil)
+			a.runs.put(i, 5)
+			time.Sleep(10 * time.Second)
+			stuck[name] = why
+			b.runs.setHooks(func(of string) error {
+				if _, is := refused.Load(of); is && !works.Load() {
+					return errors.New("refused")
+				}
+				return nil
+			}, nil)
+			a.kill(nil, true)
+			w.await(name+" is being drained", func() bool { return w.records()[name].State == changelog.Draining })
+			a.start()
+		}
+		name := a.instance()
+		a.runs.put(a.runs.opened(), 5)
+		a.kill(nil, true)
+		w.await("another instance is drained", func() bool { return w.records()[name].State == changelog.Retired })
+		w.await("the report says what keeps the instances", func() bool {
+			told := 0
+			for _, r := range b.runs.opened().Report().Adopted {
+				if why := stuck[r.Instance]; why != "" && strings.Contains(r.Keeps, why) && strings.Contains(r.Keeps, "s/k") {
+					told++
+				}
+			}
+			return told == len(stuck)
+		})
+		if n := strings.Count(logs.String(), "adopted instance not drained yet"); n < len(stuck) {
+			t.Errorf("the log says %d times why an instance stays, want at least %d", n, len(stuck))
+		}
+		works.Store(true)
+		w.settle()
+	})
 }
 
 // A node is killed and its disk is lost. A second node adopts its instance. All acknowledged rows are in the table once, and nothing is left

@@ -22,16 +22,7 @@ type KnownKey struct {
 // While an adopted instance is restored no process speaks for it. The keys of a drained instance are in its adopter's.
 func (i *Instance) Known(keys []buffer.Key) (instances []string, known []KnownKey) {
 	known = make([]KnownKey, len(keys))
-	d := i.drainer
-	d.mu.Lock()
-	open := map[string]*forebay.Engine{}
-	for job, e := range d.jobs {
-		if e != nil {
-			open[job.k.Instance()] = e
-		}
-	}
-	instances = slices.Clone(d.received)
-	d.mu.Unlock()
+	open, instances := i.drainer.open()
 	for instance, e := range open { // before its own, which gets their keys before they close
 		if ask(e, keys, known) == nil {
 			instances = append(instances, instance)
@@ -41,6 +32,38 @@ func (i *Instance) Known(keys []buffer.Key) (instances []string, known []KnownKe
 		return nil, nil
 	}
 	return append(instances, i.keeper.Instance()), known
+}
+
+// HasRun returns whether this process has begun a replay of a sink under a name, or has taken it over, for the instances for which it speaks as in
+// [Instance.Known]. Without own it looks at the adopted ones alone.
+func (i *Instance) HasRun(ctx context.Context, source, sink, run string, own bool) (instances []string, has bool) {
+	open, instances := i.drainer.open()
+	for instance, e := range open { // before its own, which gets their positions before they close
+		if found, err := e.Sink(source, sink).HasReplay(ctx, run); err == nil {
+			instances, has = append(instances, instance), has || found
+		}
+	}
+	if !own {
+		return instances, has
+	}
+	found, err := i.engine.Sink(source, sink).HasReplay(ctx, run)
+	if err != nil || i.ctx.Err() != nil {
+		return nil, false
+	}
+	return append(instances, i.keeper.Instance()), has || found
+}
+
+// open returns the open engines of adopted instances, and the instances whose keys are in the instance of this node.
+func (d *drainer) open() (open map[string]*forebay.Engine, received []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	open = map[string]*forebay.Engine{}
+	for job, e := range d.jobs {
+		if e != nil {
+			open[job.k.Instance()] = e
+		}
+	}
+	return open, slices.Clone(d.received)
 }
 
 // ask adds what an engine knows of keys.

@@ -4,23 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/internal/kept"
 )
 
 // errOwes says that a source was erased while records or files moved.
 var errOwes = errors.New("a source was erased meanwhile")
 
-// moveRest moves the rejected records of the adopted instance, and the files that wait for their import, to the instance of this node. See the package
-// comment. It returns true if the adopted instance has none left.
+// moveRest moves the rejected records of the adopted instance, the files that wait for their import and the positions of replays to the instance of this
+// node. See the package comment. It returns true if the adopted instance has none left.
 func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Adoption) (moved bool, err error) {
 	if err := d.endArrivals(ctx, e, d.k.Instance(), nil); err != nil {
 		return false, err
 	}
 	if n := len(e.Buffer().Moves().Arrivals()); n > 0 {
-		return false, fmt.Errorf("records or files of %d instances arrive in it, and it is not known yet whose they are", n)
+		return false, fmt.Errorf("records, files or positions of %d instances arrive in it, and it is not known yet whose they are", n)
 	}
 	own, to := d.own.engine.Buffer(), d.own.keeper.Instance()
 	owner, name := d.k.Owner(), d.k.Instance()
@@ -39,7 +41,7 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	switch {
 	case !staged(now): // the last replay has made rows, or an import has ended
 		return false, resume()
-	case settled(now) && rejected(now) == 0:
+	case settled(now) && rejected(now) == 0 && e.Buffer().Moves().Positions(kept.RunPosition) == 0:
 		return true, nil
 	}
 	by := buffer.Mover{Instance: name, Session: owner.Session, Epoch: owner.Epoch}
@@ -50,6 +52,10 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	}
 	if err == nil && files != waiting(now) { // a replay has made rows since
 		err = errMore
+	}
+	runs := 0
+	if err == nil {
+		runs, err = own.Moves().ReceivePositions(ctx, e.Buffer(), kept.RunPosition, by)
 	}
 	if err == nil {
 		var owes bool
@@ -63,7 +69,7 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	if err := d.k.Update(ctx, func(o *changelog.Owner) { o.MovedTo = to }); err != nil {
 		return false, err // it may have been written. The record decides, see endArrivals
 	}
-	d.log.Info("rest of the adopted instance moved", "records", n, "files", files, "to", to)
+	d.log.Info("rest of the adopted instance moved", "records", n, "files", files, "runs", runs, "to", to)
 	return true, d.endMove(ctx, e, adoption)
 }
 
@@ -89,9 +95,30 @@ func (d *drainage) endMove(ctx context.Context, e *forebay.Engine, adoption Adop
 			return err
 		}
 		d.arrived = true
+		d.forgetRuns(ctx)
 	}
 	adoption.RejectsMoved()
 	return e.Buffer().Moves().EndDeparture(ctx, true)
+}
+
+// runsOfSink is how many replays a sink remembers. A commit of a replay writes the positions of all of them.
+const runsOfSink = 16
+
+// forgetRuns lets the sinks of this node's instance forget their oldest finished replays, as a new replay does.
+func (d *drainage) forgetRuns(ctx context.Context) {
+	for _, s := range d.own.engine.Stats().Sinks {
+		sink := d.own.engine.Sink(s.Source, s.Sink)
+		runs, err := sink.Replays(ctx)
+		for n := len(runs) - runsOfSink; n > 0 && err == nil; n-- {
+			if at := slices.IndexFunc(runs, forebay.ReplayProgress.Done); at >= 0 {
+				err = sink.ForgetReplay(ctx, runs[at].Run)
+				runs = slices.Delete(runs, at, at+1)
+			}
+		}
+		if err != nil {
+			d.log.Debug("old replays not forgotten", "sink", s.Sink, "cause", err) // the next adoption tries again
+		}
+	}
 }
 
 // endArrivals ends the moves to an instance that a crash interrupted, as the records of the other instances say. It skips undecided moves.

@@ -41,6 +41,8 @@ type Adopted struct {
 	Restored             bool
 	Rows, Bytes, Records int64
 	Oldest               time.Time
+	// Keeps says for people why the last attempt to drain the instance has not ended. Empty means that none has failed yet.
+	Keeps string
 }
 
 // Report returns the present state.
@@ -100,7 +102,7 @@ func (d *drainer) report() (adopted []Adopted) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for job, e := range d.jobs {
-		a := Adopted{Instance: job.k.Instance(), Since: job.adopted, Restored: e != nil}
+		a := Adopted{Instance: job.k.Instance(), Since: job.adopted, Restored: e != nil, Keeps: job.keeps}
 		if e != nil {
 			a.count(e.Stats())
 		}

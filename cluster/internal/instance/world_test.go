@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +34,9 @@ type world struct {
 	logs  slog.Handler // gets it too, unless nil
 	// checkpointBytes is the option of all instances.
 	checkpointBytes int64
-	size            int   // of a row, at least
-	sinkBytes       int64 // MaxSinkBytes of all engines, 0 for the default
+	size            int             // of a row, at least
+	sinkBytes       int64           // MaxSinkBytes of all engines, 0 for the default
+	archive         forebay.Archive // of all engines, nil for none
 	log             *changelogtest.Log
 	owners          *changelogtest.Owners
 	forgetRecords   func()             // the store of owners goes back to when it was empty
@@ -110,6 +112,8 @@ type worldNode struct {
 	disk *vfs.MemFS
 	runs *worldProcess // nil if none
 	last *worldProcess // the newest
+
+	newest atomic.Pointer[worldProcess] // the same, for other processes
 }
 
 func (w *world) node(name string) *worldNode {
@@ -135,7 +139,7 @@ func (p *worldProcess) options() Options {
 	mem := linkedMemory{p.link, p.w.mem}
 	o := Options{
 		Log: linkedLog{p.link, p.w.log}, Owners: linkedOwners{p.link, p.w.owners}, Node: p.node.name, Lease: worldLease,
-		Engine: forebay.Options{Staging: mem, Target: mem, Buffer: localdisk.On(buffer.Tuning{
+		Engine: forebay.Options{Staging: mem, Target: mem, Archive: p.w.archive, ReplayElsewhere: p.runElsewhere, Buffer: localdisk.On(buffer.Tuning{
 			MemTableBytes: 1 << 20, MinImportInterval: time.Second, MaxSinkBytes: p.w.sinkBytes,
 			Retry: buffer.Retry{Initial: time.Second, Max: 10 * time.Second, Jitter: -1},
 		}, vfs.FS(p.disk))},
@@ -172,6 +176,7 @@ func (n *worldNode) start() *worldProcess {
 	p := &worldProcess{link: &link{w: n.w, name: n.name}, node: n, disk: n.disk, cancel: cancel, done: make(chan struct{})}
 	before := n.last
 	n.runs, n.last = p, p
+	n.newest.Store(p)
 	n.w.processes.Go(func() {
 		defer close(p.done)
 		if before != nil && before.disk == p.disk {
