@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	tracesToFill  = 190_000
+	tracesToFill  = 200_000
 	spansPerTrace = 10
 )
 
-// BenchmarkOneTrace asks for the ten spans of one trace among 1,900,000, in the tables of forebay otlp with its indexes and filters, and
+// BenchmarkOneTrace asks for the ten spans of one trace among 2,000,000, in the tables of forebay otlp with its indexes and filters, and
 // without them.
 func BenchmarkOneTrace(b *testing.B) {
 	var folder string

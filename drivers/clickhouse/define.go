@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,18 +67,29 @@ func (t *Target) ensureVoids(ctx context.Context) error {
 	if known {
 		return nil
 	}
-	engine := "MergeTree"
-	for _, kind := range []string{"Replicated", "Shared"} {
-		if strings.HasPrefix(t.options.Engine, kind) {
-			engine = kind + engine
-		}
-	}
 	err := t.change(ctx, "CREATE TABLE IF NOT EXISTS "+t.table(voids)+t.onCluster()+
-		" (file_id String, table_name String, at DateTime64(6, 'UTC') DEFAULT now64(6)) ENGINE = "+engine+" ORDER BY file_id")
+		" (file_id String, table_name String, at DateTime64(6, 'UTC') DEFAULT now64(6)) ENGINE = "+voidsEngine(t.options.Engine)+" ORDER BY file_id")
 	if err == nil {
 		t.setVoids(true)
 	}
 	return err
+}
+
+// keeperPath matches the first two arguments of an engine that replicates, which are a path in Keeper and the name of the replica.
+var keeperPath = regexp.MustCompile(`^\w+\s*\(\s*('(?:[^'\\]|\\.)*'\s*,\s*'(?:[^'\\]|\\.)*')`)
+
+// voidsEngine returns the engine of the table voids, which is on the servers of the tables with rows. Each table needs its own path.
+func voidsEngine(engine string) string {
+	for _, kind := range []string{"Replicated", "Shared"} {
+		if !strings.HasPrefix(engine, kind) {
+			continue
+		}
+		if m := keeperPath.FindStringSubmatch(engine); m != nil && (strings.Contains(m[1], "{table}") || strings.Contains(m[1], "{uuid}")) {
+			return kind + "MergeTree(" + m[1] + ")"
+		}
+		return kind + "MergeTree"
+	}
+	return "MergeTree"
 }
 
 func (t *Target) setVoids(known bool) {

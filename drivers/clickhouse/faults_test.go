@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/drivertest"
+
+	"github.com/forebay/forebay/datatype"
+	"github.com/forebay/forebay/driver"
 )
 
 // roundTrip responds to requests without a server.
@@ -354,5 +357,37 @@ func TestStatementsOfACluster(t *testing.T) {
 		if !slices.EqualFunc(got, tt.want, strings.HasPrefix) {
 			t.Errorf("%s: got the statements %q, want beginnings %q", tt.name, got, tt.want)
 		}
+		for _, sql := range got { // The library has no cluster, but its parser knows the clause.
+			if parsed := *server.Rows(t, "SELECT formatQueryOrNull("+literal(sql)+")")[0][0]; !strings.Contains(parsed, "ON CLUSTER `all`") {
+				t.Errorf("%s: the engine reads %q as %q, want a statement for a cluster", tt.name, sql, parsed)
+			}
+		}
 	}
+}
+
+// A real engine creates the driver's replicated tables. Its library cannot fill them, and an import that a read-only replica refuses is retried.
+func TestReplicatedTable(t *testing.T) {
+	tab := table("events", required(col("id", datatype.Int64)), required(col("day", datatype.Date)), col("name", datatype.String))
+	const path = "('/clickhouse/tables/{shard}/{database}/{table}', '{replica}'"
+	for engine, want := range map[string]string{
+		"ReplicatedMergeTree" + path + ")": "ReplicatedMergeTree", "ReplicatedReplacingMergeTree" + path + ", id)": "ReplicatedReplacingMergeTree",
+	} {
+		target := open(t, Options{
+			Engine: engine, PartitionBy: "toYYYYMM(day)", TTL: "day + INTERVAL 90 DAY", Settings: map[string]string{"insert_keeper_max_retries": "0"},
+		})
+		mustEnsure(t, target, tab)
+		mustEnsure(t, target, tab) // which reads the table and changes nothing
+		for name, want := range map[string]string{"events": want, voids: "ReplicatedMergeTree"} {
+			rows := server.Rows(t, "SELECT engine FROM system.tables WHERE database = "+literal(target.client.database)+" AND name = "+literal(name))
+			if len(rows) != 1 || *rows[0][0] != want {
+				t.Errorf("%s: got %d tables %s, want one of the engine %s", engine, len(rows), name, want)
+			}
+		}
+		err := target.Import(t.Context(), newFile("f", tab, []string{"1", "2026-11-30", "a"}))
+		if code(err) != replicaReadOnly || driver.IsPermanent(err) {
+			t.Errorf("%s: got %v, want code %d, which is retried", engine, err, replicaReadOnly)
+		}
+	}
+	target := open(t, Options{Engine: "ReplicatedMergeTree"}) // without a path, a cluster, and a replicated database
+	drivertest.Permanent(t, "without a path", target.Ensure(t.Context(), tab), "36", "Macro 'uuid'")
 }

@@ -33,7 +33,9 @@ type Options struct {
 	PartitionBy string
 	// TTL is the SQL expression for the time at which rows of new tables expire, such as at + INTERVAL 90 DAY. Its columns must be required. Default: never.
 	TTL string
-	// Engine is the engine of new tables, such as ReplicatedMergeTree or ReplacingMergeTree(version). Default: MergeTree.
+	// Engine is the engine of new tables, such as ReplicatedMergeTree or ReplacingMergeTree(version). Without Cluster, and in a database whose engine is
+	// not Replicated, a replicated engine needs a path in Keeper that contains {table}, and a replica:
+	// ReplicatedMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}'). Default: MergeTree.
 	Engine string
 	// Cluster, if not "", creates and changes tables on all servers of this cluster.
 	Cluster string

@@ -51,10 +51,14 @@ func load(path string) (*library, error) {
 	return l, nil
 }
 
+// config gives the engine a Keeper in its memory, so that it creates replicated tables. They stay read-only, because the library has no address for other
+// replicas.
+const config = `<clickhouse><zookeeper><implementation>testkeeper</implementation></zookeeper><macros><shard>1</shard><replica>1</replica></macros></clickhouse>`
+
 // open returns a connection. All connections of a process use one engine.
-func (l *library) open(dir string) (uintptr, error) {
+func (l *library) open(dir, config string) (uintptr, error) {
 	args := []*byte{}
-	for _, arg := range []string{"clickhouse", "--path=" + dir} {
+	for _, arg := range []string{"clickhouse", "--path=" + dir, "--config-file=" + config} {
 		args = append(args, unsafe.SliceData(append([]byte(arg), 0)))
 	}
 	conn := l.connect(int32(len(args)), unsafe.SliceData(args))
@@ -90,8 +94,12 @@ func serveEngine(path, dir, address string) error {
 		return err
 	}
 	e := &engine{library: l, dir: dir, conns: make(chan uintptr, 24)}
+	settings := filepath.Join(dir, "config.xml")
+	if err := os.WriteFile(settings, []byte(config), 0o600); err != nil {
+		return err
+	}
 	for range cap(e.conns) {
-		conn, err := l.open(filepath.Join(dir, "data"))
+		conn, err := l.open(filepath.Join(dir, "data"), settings)
 		if err != nil {
 			return err
 		}

@@ -152,12 +152,15 @@ func (f *faults) breakStaging() (restore func() error, err error) {
 
 // lose loses a node.
 func (f *faults) lose(ctx context.Context, p *process, kind fault) error {
-	_, s, _ := p.state()
-	f.say("%s (%s) %s", p.Name, s.Instance, kind)
+	instance, err := p.instance(ctx)
+	if err != nil {
+		return err
+	}
+	f.say("%s (%s) %s", p.Name, instance, kind)
 	taken := func() error {
-		by, err := f.nodes.awaitTaken(ctx, s.Instance)
+		by, err := f.nodes.awaitTaken(ctx, instance)
 		if err == nil {
-			f.say("%s has the instance %s", by, s.Instance)
+			f.say("%s has the instance %s", by, instance)
 		}
 		return err
 	}
@@ -170,7 +173,7 @@ func (f *faults) lose(ctx context.Context, p *process, kind fault) error {
 		ctx, cancel := context.WithTimeout(ctx, longest)
 		defer cancel()
 		// It may not have noticed yet that time has passed.
-		return p.await(ctx, "back", func(_ message, now readiness) bool { return now.Ready && now.Instance != s.Instance })
+		return p.await(ctx, "back", func(_ message, now readiness) bool { return now.Ready && now.Instance != instance })
 	case stopped:
 		return errors.Join(p.stop(), p.start())
 	}

@@ -122,6 +122,17 @@ func (p *process) awaitReady(ctx context.Context) error {
 	return p.await(ctx, "ready", func(_ message, s readiness) bool { return s.Ready })
 }
 
+// instance returns the instance of the node, once it is known. A busy node may not have responded to the last readiness check.
+func (p *process) instance(ctx context.Context) (instance string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err = p.await(ctx, "ready", func(_ message, s readiness) bool {
+		instance = s.Instance
+		return s.Ready && instance != ""
+	})
+	return instance, err
+}
+
 // do lets the node carry out a command.
 func (p *process) do(ctx context.Context, command string) error {
 	for len(p.done) > 0 {
