@@ -37,7 +37,8 @@ import (
 // # What it costs
 //
 // One round trip for all calls that wait at a node, over the servers of the logs, and a lookup in memory at each node. A node sends the next question when
-// it has the responses to the last one.
+// it has the responses to the last one. With more than nine nodes it also waits for further calls, longer the more nodes there are, so that the questions that
+// a node gets in a second do not grow with the cluster.
 
 const (
 	opKeys = "keys"
@@ -45,6 +46,9 @@ const (
 	keyPatience = time.Second
 	// keysAtOnce is how many keys one question has.
 	keysAtOnce = 1024
+	// keyPause is the time from one question to the next for each other node beyond keyFree, unless so many calls wait that the question is full.
+	keyPause = 500 * time.Microsecond
+	keyFree  = 8
 	// runningAgain is the time between two questions for a call that runs elsewhere, and runningMost the time until the call is refused.
 	runningAgain = 20 * time.Millisecond
 	runningMost  = 5 * time.Second
@@ -108,7 +112,8 @@ type callKeys struct {
 
 	mu      sync.Mutex
 	waiting []*question
-	asks    bool // a goroutine sends the questions
+	asks    bool      // a goroutine sends the questions
+	due     time.Time // when it sends the next one
 	warned  time.Time
 	asking  sync.WaitGroup
 	// calls are the calls of this node that have the turn of their key and ask.
@@ -199,6 +204,7 @@ func (k *callKeys) ask(q *question, call *callAsks) {
 // askAll sends questions until none waits.
 func (k *callKeys) askAll() {
 	for {
+		k.gather()
 		k.mu.Lock()
 		some := k.waiting[:min(keysAtOnce, len(k.waiting))]
 		k.waiting = k.waiting[len(some):]
@@ -219,6 +225,21 @@ func (k *callKeys) askAll() {
 		for _, q := range some {
 			close(q.done)
 		}
+	}
+}
+
+// gather waits until the next question is due.
+func (k *callKeys) gather() {
+	k.mu.Lock()
+	pause := time.Until(k.due)
+	full := len(k.waiting) >= keysAtOnce
+	k.mu.Unlock()
+	if pause <= 0 || full {
+		return
+	}
+	select {
+	case <-time.After(pause):
+	case <-k.ctx.Done():
 	}
 }
 
@@ -245,6 +266,9 @@ func (k *callKeys) round(list []*question) error {
 	for _, name := range instances {
 		delete(awaited, name)
 	}
+	k.mu.Lock()
+	k.due = time.Now().Add(keyPause * time.Duration(max(0, len(awaited)-keyFree)))
+	k.mu.Unlock()
 	request, _ := json.Marshal(r) // it is always JSON
 	err := k.askAwaited(ctx, request, awaited, func(data []byte) { k.take(data, list, awaited) })
 	switch {
