@@ -71,7 +71,11 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	log, err := natsdriver.NewLog(n.conn, n.opts.NATS)
+	logs := n.opts.NATS
+	if n.server != nil {
+		logs.Leader = cmp.Or(logs.Leader, n.opts.Server.Name)
+	}
+	log, err := natsdriver.NewLog(n.conn, logs)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 		return nil, failure(err, func() bool { return l.full(ctx, stream) })
 	}
 	info, _ = l.reserve(ctx, stream, info, 0, true) // or the log has the room that it had
-	return newWriter(l, stream, me, end, bound(info)-int64(info.State.Bytes))
+	return newWriter(l, instance, stream, me, end, bound(info)-int64(info.State.Bytes))
 }
 
 // maxHeaders is more than the headers of a record take.
