@@ -32,6 +32,7 @@ type Node struct {
 	conn     *nats.Conn
 	owners   changelog.Owners
 	leases   *lease.Leases
+	logs     *natsdriver.Log
 	instance *instance.Instance
 	catalog  *catalog.Catalog
 	peers    *natsdriver.Peers
@@ -79,6 +80,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	n.logs = log
 	owners, err := natsdriver.NewOwners(n.conn, n.opts.NATS)
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.cancel = cancel
 	n.background.Go(func() { n.keys.records.watch(adopting, owners, cmp.Or(n.opts.Lease, instance.DefaultLease)/12) })
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
-	n.background.Go(func() { n.watchRoom(adopting, time.Minute) })
+	n.background.Go(func() { n.watchWarnings(adopting, time.Minute) })
 	n.log.Info("node open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
 }

@@ -23,13 +23,16 @@ func (n *Node) roomWarning() string {
 	return text
 }
 
-// watchRoom logs the warning at each interval, until ctx ends.
-func (n *Node) watchRoom(ctx context.Context, every time.Duration) {
+// watchWarnings logs the warnings at each interval, until ctx ends.
+func (n *Node) watchWarnings(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		if text := n.roomWarning(); text != "" {
 			n.log.Warn("room for logs low", "warning", text, "next", "raise MaxStore, or repair the tables that refuse rows")
+		}
+		if leader, text := n.slowWarning(); text != "" {
+			n.log.Warn("log slow", "leader", leader, "warning", text, "next", "check the disk of that server and the network to it; see Health for the other servers")
 		}
 		select {
 		case <-tick.C:

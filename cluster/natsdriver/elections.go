@@ -14,7 +14,7 @@ import (
 // electedSubject is where the servers say that a stream has a new leader. The name of the stream follows.
 const electedSubject = "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."
 
-// lateAfter is how long something that was sent before an election may still get its response. A message that reached no leader gets none.
+// lateAfter is how long something that was sent before an election, or just after it, may still get its response. A message that reached no leader gets none.
 const lateAfter = 500 * time.Millisecond
 
 var errElected = errors.New("the stream has a new leader since")
@@ -34,6 +34,7 @@ type elections struct {
 type election struct {
 	count  int
 	leader string
+	at     time.Time
 	next   chan struct{} // closed at the next one, nil while no one waits for it
 }
 
@@ -73,6 +74,16 @@ func (e *elections) set(stream string, last election) {
 	e.streams[stream] = last
 }
 
+// know notes the leader of a stream whose election was not heard.
+func (e *elections) know(stream, leader string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last := e.streams[stream]; last.count == 0 {
+		last.leader = leader
+		e.streams[stream] = last
+	}
+}
+
 func (e *elections) hear(m *nats.Msg) {
 	var elected struct{ Leader string }
 	_ = json.Unmarshal(m.Data, &elected) // without a name the leader is unknown
@@ -87,7 +98,7 @@ func (e *elections) hear(m *nats.Msg) {
 		if last.next != nil {
 			close(last.next)
 		}
-		e.set(name, election{count: last.count + 1, leader: elected.Leader})
+		e.set(name, election{count: last.count + 1, leader: elected.Leader, at: time.Now()})
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Leaders implements [changelog.Elector] by asking the leader to step down for another replica, which takes up to half a second.
@@ -56,15 +55,21 @@ func (l *Log) lead(ctx context.Context, stream, replica string) error {
 		if leader == replica {
 			return struct{}{}, nil
 		}
+		elected := l.options.elections.last(stream).next
 		if _, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request); err != nil {
 			return struct{}{}, err
+		}
+		select { // while there is no leader, no server responds
+		case <-elected:
+		case <-time.After(lateAfter):
+		case <-ctx.Done():
 		}
 		return struct{}{}, fmt.Errorf("%s leads", leader)
 	})
 	return err
 }
 
-// electing keeps the leader of an instance's log from being moved back to Options.Leader until the function that it returns is called.
+// electing keeps the leader of an instance's log where it is, until the function that it returns is called.
 func (l *Log) electing(instance string) (end func()) {
 	change := func(by int) {
 		l.mu.Lock()
@@ -84,14 +89,20 @@ func (l *Log) isElecting(instance string) bool {
 }
 
 const (
-	// leadAgain is the time between two attempts to move the leader, and lookAgain the time after which the leader is asked for without news.
-	leadAgain = 5 * time.Second
-	lookAgain = 30 * time.Second
-	// leadWithin bounds how long appends wait while the leader moves, which takes some tens of milliseconds.
+	// lookEvery is the time between two looks at the leader and the replicas. leadWithin bounds one of them, and how long appends wait while the leader
+	// moves, which takes some tens of milliseconds.
+	lookEvery  = 2 * time.Second
 	leadWithin = 2 * time.Second
+	// replicaSilent is how long a replica is silent, which has a sign of life for the leader each second, until it counts as lost.
+	replicaSilent = 2500 * time.Millisecond
 )
 
-// stay lets Options.Leader lead the stream until the writer ends: at first, and again after each election that another server has won.
+// stay lets Options.Leader lead the stream until the writer ends, whenever it can.
+//
+// A server that was stopped or cut off asks for votes when it is back, before it hears that there is a leader. The leader steps down for it, and the next
+// one is elected up to nine seconds later if that server is known to lag, because it asks under a higher term than the leader's. So when a replica
+// falls silent, the leader moves to the other one and back, which raises its term by two. Then the lost replica, which raises its term by one,
+// follows it.
 func (w *writer) stay() {
 	defer close(w.staying)
 	want := w.log.options.Leader
@@ -107,61 +118,61 @@ func (w *writer) stay() {
 		case <-ctx.Done():
 		}
 	}()
+	lost := map[string]bool{} // the silent replicas for which the leader has moved
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
 	for {
-		elected := w.elected()
-		again := lookAgain
-		if elected.leader != want && !w.lead(ctx, want) {
-			again = leadAgain
-		}
+		w.look(ctx, want, lost)
 		select {
 		case <-ctx.Done():
 			return
-		case <-elected.next:
-			if !wait(ctx, leadAgain) {
-				return
-			}
-		case <-time.After(again):
+		case <-tick.C:
 		}
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
+// look moves the leader if it should be moved. lost are the silent replicas for which it has moved. Nothing is in flight while it moves, because a record
+// that reaches no leader is lost and ends the writer.
+func (w *writer) look(ctx context.Context, want string, lost map[string]bool) {
+	asking, cancel := context.WithTimeout(ctx, leadWithin)
+	defer cancel()
+	info, err := w.log.info(asking, w.stream, 0)
+	if err != nil || info.Cluster == nil || w.log.isElecting(w.instance) {
+		return
 	}
-}
-
-// lead makes a server the leader, unless it has no copy of all records, and reports whether it leads. Nothing is in flight while the leader moves, because a
-// record that reaches no leader is lost and ends the writer.
-func (w *writer) lead(ctx context.Context, server string) bool {
-	info, err := w.log.info(ctx, w.stream, 0)
-	if err != nil || info.Cluster == nil {
-		return false
+	var silent, current []string
+	for _, r := range info.Cluster.Replicas {
+		switch {
+		case r.Offline || r.Active > replicaSilent:
+			silent = append(silent, r.Name)
+		case r.Current:
+			current = append(current, r.Name)
+			delete(lost, r.Name)
+		}
 	}
-	if info.Cluster.Leader == server {
-		return true
+	var way []string // the servers that lead, one after the other
+	switch {
+	case info.Cluster.Leader != want:
+		if slices.Contains(current, want) {
+			way = []string{want}
+		}
+	case len(current) > 0 && slices.ContainsFunc(silent, func(name string) bool { return !lost[name] }):
+		way = []string{current[0], want}
 	}
-	if w.log.isElecting(w.instance) || !isCurrent(info.Cluster, server) {
-		return false
+	if len(way) == 0 {
+		return
 	}
 	release, ok := w.hold()
 	if !ok {
-		return false
+		return
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, leadWithin)
-	defer cancel()
-	return w.log.lead(ctx, info.Config.Name, server) == nil
-}
-
-func isCurrent(c *jetstream.ClusterInfo, server string) bool {
-	for _, replica := range c.Replicas {
-		if replica.Name == server {
-			return replica.Current && !replica.Offline
-		}
+	for _, server := range way {
+		ctx, cancel := context.WithTimeout(ctx, leadWithin)
+		_ = w.log.lead(ctx, info.Config.Name, server) // the next look sees who leads
+		cancel()
 	}
-	return false
+	for _, name := range silent {
+		lost[name] = true
+	}
 }

@@ -38,6 +38,9 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 	if err != nil {
 		return nil, err
 	}
+	if info.Cluster != nil {
+		l.options.elections.know(info.Config.Name, info.Cluster.Leader)
+	}
 	if most := l.conn.MaxPayload(); most < changelog.PartBytes+maxHeaders {
 		return nil, fmt.Errorf("max_payload of the server is %d bytes, must be at least %d", most, changelog.PartBytes+maxHeaders)
 	}

@@ -9,6 +9,8 @@ type Pace struct {
 	// Took is how long the last records took until they were acknowledged, as a mean in which the newest counts for an eighth. Records is their number.
 	Took    time.Duration
 	Records int
+	// Last is when the last of them was acknowledged.
+	Last time.Time
 }
 
 // Pace returns the pace of the records that this Log has appended to the log of an instance.
@@ -30,5 +32,6 @@ func (l *Log) took(instance string, d time.Duration) {
 		p.Took = d
 	}
 	p.Took += (d - p.Took) / 8
+	p.Last = time.Now()
 	l.paces[instance] = p
 }

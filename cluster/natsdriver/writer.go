@@ -171,7 +171,7 @@ func (w *writer) await(t *ticket) error {
 	var late <-chan time.Time // after an election since the append was sent
 	for {
 		elected := w.elected()
-		if elected.count != t.elections && late == nil {
+		if late == nil && (elected.count != t.elections || t.sent.Sub(elected.at) < lateAfter) {
 			late = time.After(lateAfter)
 		}
 		select {
