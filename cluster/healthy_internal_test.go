@@ -355,62 +355,147 @@ func (r *processes) ready(i int) error {
 	return nil
 }
 
-// A fault of one node, or of one link, costs the others little.
-//
-//	FOREBAY_CASES=all go test . -run '^TestHealthyNodesContinue$' -timeout 20m -v
-func TestHealthyNodesContinue(t *testing.T) {
-	if !casetest.All() {
-		t.Skip("minutes")
+// fault is a fault of the node a, or of one of its links. It leaves the nodes in healthy alone.
+type fault struct {
+	name       string
+	healthy    []int
+	begin, end func() error
+}
+
+func (r *processes) faults() []fault {
+	links := func(change func(from, to int) error, pairs ...[2]int) func() error {
+		return func() (err error) {
+			for _, p := range pairs {
+				err = errors.Join(err, change(p[0], p[1]))
+			}
+			return err
+		}
 	}
-	r := startProcesses(t)
-	r.load()
-	cut := func(from, to int) error { return r.links.Cut(from, to) }
-	for _, kind := range []struct {
-		name    string
-		healthy []int
-		begin   func() error
-		end     func() error
-	}{
+	far := func(from, to int) error { return r.links.Delay(from, to, 170) }
+	all := [][2]int{{0, 1}, {1, 0}, {0, 2}, {2, 0}}
+	return []fault{
 		{"killed", []int{1, 2}, func() error { r.list[0].Kill(); return nil }, func() error { r.start(0); return nil }},
 		{"stopped", []int{1, 2}, func() error { return r.list[0].Signal(syscall.SIGSTOP) }, func() error { return r.list[0].Signal(syscall.SIGCONT) }},
-		{"isolated", []int{1, 2}, func() error { return errors.Join(cut(0, 1), cut(1, 0), cut(0, 2), cut(2, 0)) }, r.links.Heal},
-		{"deaf", []int{1, 2}, func() error { return errors.Join(cut(1, 0), cut(2, 0)) }, r.links.Heal},
-		{"link", []int{2}, func() error { return errors.Join(cut(0, 1), cut(1, 0)) }, r.links.Heal},
-		{"far", []int{1, 2}, func() error {
-			return errors.Join(r.links.Delay(0, 1, 170), r.links.Delay(1, 0, 170), r.links.Delay(0, 2, 170), r.links.Delay(2, 0, 170))
-		}, r.links.Heal},
-	} {
-		if err := clustertest.Eventually(func() error { return errors.Join(r.ready(0), r.ready(1), r.ready(2)) }); err != nil {
-			t.Fatal(err)
-		}
-		// The worst case: the server of the node that is lost leads all that it can.
-		r.ask(0, "lead a")
-		r.pause(6 * time.Second)
-		leaders := r.ask(1, "leaders")
-		r.mark()
-		if err := kind.begin(); err != nil {
-			t.Fatal(err)
-		}
-		r.pause(25 * time.Second)
-		during, retried := r.mark()
-		if err := kind.end(); err != nil {
-			t.Fatal(err)
-		}
-		r.pause(15 * time.Second)
-		after, retriedAfter := r.mark()
-		t.Logf("%s: leaders before %v", kind.name, leaders)
-		for _, i := range kind.healthy {
-			t.Logf("%s: node %s: without an acknowledgement %.1f s, after the fault %.1f s; p99 %v, %v; %d and %d events", kind.name, r.cfg[i].Name,
-				during[i].gap.Seconds(), after[i].gap.Seconds(), during[i].p99(), after[i].p99(), len(during[i].takes), len(after[i].takes))
-		}
-		t.Logf("%s: repeated at the next node: %.1f s, %.1f s", kind.name, retried.Seconds(), retriedAfter.Seconds())
+		{"isolated", []int{1, 2}, links(r.links.Cut, all...), r.links.Heal},
+		{"deaf", []int{1, 2}, links(r.links.Cut, [2]int{1, 0}, [2]int{2, 0}), r.links.Heal},
+		{"link cut", []int{2}, links(r.links.Cut, all[:2]...), r.links.Heal},
+		{"170 ms away", []int{1, 2}, links(far, all...), r.links.Heal},
 	}
 }
 
-// pause lets the clients work for a while.
-func (r *processes) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-r.t.Context().Done():
+// settle waits until all nodes are ready. Then it makes the server of the node a the leader of everything that it may lead. It returns when the logs of
+// the other nodes are led by their own servers again.
+func (r *processes) settle() {
+	r.t.Helper()
+	if err := clustertest.Eventually(func() error { return errors.Join(r.ready(0), r.ready(1), r.ready(2)) }); err != nil {
+		r.t.Fatal(err)
 	}
+	r.ask(0, "lead a")
+	r.awaitOwnLeaders(1, 2)
+}
+
+// awaitOwnLeaders waits until the logs of some nodes are led by their own servers.
+func (r *processes) awaitOwnLeaders(list ...int) {
+	r.t.Helper()
+	if err := clustertest.Eventually(func() (err error) {
+		leaders := r.ask(list[0], "leaders")
+		for _, i := range list {
+			led := false
+			for stream, leader := range leaders {
+				led = led || strings.Contains(stream, "_L_"+r.cfg[i].Name+"-") && leader == r.cfg[i].Name
+			}
+			if !led {
+				err = errors.Join(err, fmt.Errorf("the server of node %d does not lead its log: %v", i, leaders))
+			}
+		}
+		return err
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// awaitEvents waits until each of some nodes has acknowledged so many events since the last mark.
+func (r *processes) awaitEvents(n int, list ...int) {
+	r.t.Helper()
+	if err := clustertest.Eventually(func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, i := range list {
+			if got := len(r.acks[i].takes); got < n {
+				return fmt.Errorf("node %d has acknowledged %d events", i, got)
+			}
+		}
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A fault of one node, or of one link, does not stop the others: their own servers lead their logs, during the fault and after it. With each case it
+// measures for how long they acknowledge nothing, which is at most 3 seconds. A second attempt decides, because the records of owners may need two
+// elections:
+//
+//	FOREBAY_CASES=all go test . -run '^TestHealthyNodesContinue$' -timeout 20m -v
+func TestHealthyNodesContinue(t *testing.T) {
+	t.Parallel()
+	r := startProcesses(t)
+	r.load()
+	for _, f := range r.faults() {
+		if !casetest.All() {
+			if f.name == "killed" || f.name == "deaf" {
+				r.play(f)
+			}
+			continue
+		}
+		if most := r.measure(f); most > healthyMost {
+			if again := r.measure(f); again > healthyMost {
+				t.Errorf("%s: got nodes that are well and acknowledge nothing for %s, and for %s in a second attempt, want at most %s", f.name, most, again, healthyMost)
+			}
+		}
+	}
+}
+
+// healthyMost is for how long a node may acknowledge nothing because of a fault of another node.
+const healthyMost = 3 * time.Second
+
+// play waits for progress during and after a fault. It leaves times out, because a busy machine has its own.
+func (r *processes) play(f fault) {
+	r.t.Helper()
+	r.settle()
+	for _, step := range []func() error{f.begin, f.end} {
+		if err := step(); err != nil {
+			r.t.Fatalf("%s: %v", f.name, err)
+		}
+		r.mark()
+		r.awaitEvents(300, f.healthy...)
+		r.awaitOwnLeaders(f.healthy...)
+	}
+}
+
+// measure returns the longest time without an acknowledgement of a node that is well.
+func (r *processes) measure(f fault) (most time.Duration) {
+	r.t.Helper()
+	r.settle()
+	r.mark()
+	for _, step := range []struct {
+		name string
+		do   func() error
+		time time.Duration
+	}{{"begin", f.begin, 25 * time.Second}, {"end", f.end, 15 * time.Second}} {
+		if err := step.do(); err != nil {
+			r.t.Fatalf("%s: %v", f.name, err)
+		}
+		select { // clients work
+		case <-time.After(step.time):
+		case <-r.t.Context().Done():
+		}
+		all, longest := r.mark()
+		for _, i := range f.healthy {
+			r.t.Logf("%s, %s: node %s: %.1f s without an acknowledgement, p99 %s of %d events", f.name, step.name, r.cfg[i].Name,
+				all[i].gap.Seconds(), all[i].p99().Round(time.Millisecond), len(all[i].takes))
+			most = max(most, all[i].gap)
+		}
+		r.t.Logf("%s, %s: a client that repeats an event at the next node took %.1f s at most", f.name, step.name, longest.Seconds())
+	}
+	return most
 }

@@ -16,3 +16,6 @@ func Stored(s *Server) (messages uint64, err error) {
 	}
 	return info.Messages, nil
 }
+
+// Heard returns how many other servers this one has heard.
+func (s *Server) Heard() int { return int(s.hearing.known.Load()) }

@@ -30,7 +30,9 @@ type hearing struct {
 	conn   *nats.Conn
 	config server.JetStreamConfig
 	beats  chan string // the names of servers that were heard
+	ready  atomic.Bool // from then on the server may leave elections
 	deaf   atomic.Bool
+	known  atomic.Int32 // how many other servers say that they are there
 	end    context.CancelFunc
 	ended  chan struct{}
 }
@@ -79,6 +81,7 @@ func (h *hearing) run(ctx context.Context) {
 	heard := map[string]time.Time{}
 	last := time.Now()
 	for {
+		h.known.Store(int32(len(heard)))
 		select {
 		case <-ctx.Done():
 			return
@@ -98,14 +101,18 @@ func (h *hearing) run(ctx context.Context) {
 		}
 		last = now
 		silent := 0
-		for _, at := range heard { // a server of an earlier release, which does not beat, is not in it
-			if now.Sub(at) > deafAfter {
+		for name, at := range heard { // a server of an earlier release, which does not beat, is not in it
+			switch {
+			case now.Sub(at) <= deafAfter:
+			case h.connectedSince(name).After(at) && now.Sub(h.connectedSince(name)) > deafAfter:
+				delete(heard, name) // it was started again, with an earlier release
+			default:
 				silent++
 			}
 		}
 		deaf := 2*(h.peers-silent) <= h.peers
 		switch {
-		case deaf && !h.deaf.Load():
+		case deaf && !h.deaf.Load() && h.ready.Load():
 			h.log.Warn("server hears no majority", "silent", silent, "next", "check the network between the servers; the server returns automatically")
 			h.deaf.Store(true)
 			_ = h.nats.ShutdownJetStream() // it has no other error than that it has ended
@@ -120,4 +127,18 @@ func (h *hearing) run(ctx context.Context) {
 			h.log.Info("server hears a majority again")
 		}
 	}
+}
+
+// connectedSince returns when a server connected last. Its connection shows that both sides hear each other then.
+func (h *hearing) connectedSince(name string) (since time.Time) {
+	routes, err := h.nats.Routez(nil)
+	if err != nil {
+		return since
+	}
+	for _, route := range routes.Routes {
+		if route.RemoteName == name && route.Start.After(since) {
+			since = route.Start
+		}
+	}
+	return since
 }

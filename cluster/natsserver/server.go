@@ -23,7 +23,7 @@ type Server struct {
 	password string // of clients
 	maxStore int64
 	log      *logger
-	hearing  *hearing // nil until the server is ready
+	hearing  *hearing // nil if it could not begin
 }
 
 // user is the name of servers and clients where a password needs one.
@@ -46,14 +46,16 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.nats.SetLoggerV2(s.log, false, false, false)
 	s.nats.Start()
-	err = s.wait(ctx)
+	// It says that it is there before it knows a leader, because a different server may wait for that to take part in the election of one.
+	err = s.hear(options)
 	if err == nil {
-		err = s.hear(options)
+		err = s.wait(ctx)
 	}
 	if err != nil {
 		s.stop(func() {})
 		return nil, err
 	}
+	s.hearing.ready.Store(true)
 	return s, nil
 }
 
