@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -140,7 +139,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.cancel = cancel
 	n.background.Go(func() { n.keys.records.watch(adopting, owners, cmp.Or(n.opts.Lease, instance.DefaultLease)/12) })
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
-	n.background.Go(func() { n.watchWarnings(adopting, time.Minute) })
+	n.background.Go(func() { n.watchWarnings(adopting) })
 	n.log.Info("node open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
 }

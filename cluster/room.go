@@ -23,16 +23,26 @@ func (n *Node) roomWarning() string {
 	return text
 }
 
-// watchWarnings logs the warnings at each interval, until ctx ends.
-func (n *Node) watchWarnings(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
+// warnEvery is the time between two looks at the warnings, and warnAgain the least time between two lines of one kind.
+const (
+	warnEvery = 5 * time.Second
+	warnAgain = time.Minute
+)
+
+// watchWarnings logs the warnings until ctx ends.
+func (n *Node) watchWarnings(ctx context.Context) {
+	tick := time.NewTicker(warnEvery)
 	defer tick.Stop()
+	var room, slow time.Time // when the last line was logged
 	for {
-		if text := n.roomWarning(); text != "" {
+		now := time.Now()
+		if text := n.roomWarning(); text != "" && now.Sub(room) >= warnAgain {
+			room = now
 			n.log.Warn("room for logs low", "warning", text, "next", "raise MaxStore, or repair the tables that refuse rows")
 		}
-		if leader, text := n.slowWarning(); text != "" {
-			n.log.Warn("log slow", "leader", leader, "warning", text, "next", "check the disk of that server and the network to it; see Health for the other servers")
+		if leader, text := n.slowWarning(); text != "" && now.Sub(slow) >= warnAgain {
+			slow = now
+			n.log.Warn("log slow", "leader", leader, "warning", text, "next", "check the disk of the named servers and the network to them")
 		}
 		select {
 		case <-tick.C:

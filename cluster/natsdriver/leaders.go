@@ -8,6 +8,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Leaders implements [changelog.Elector] by asking the leader to step down for another replica, which takes up to half a second.
@@ -97,18 +99,9 @@ const (
 	replicaSilent = 2500 * time.Millisecond
 )
 
-// stay lets Options.Leader lead the stream until the writer ends, whenever it can.
-//
-// A server that was stopped or cut off asks for votes when it is back, before it hears that there is a leader. The leader steps down for it, and the next
-// one is elected up to nine seconds later if that server is known to lag, because it asks under a higher term than the leader's. So when a replica
-// falls silent, the leader moves to the other one and back, which raises its term by two. Then the lost replica, which raises its term by one,
-// follows it.
+// stay lets the best server lead the stream until the writer ends: Options.Leader whenever it can, and without one any server that is not slow.
 func (w *writer) stay() {
 	defer close(w.staying)
-	want := w.log.options.Leader
-	if want == "" {
-		return
-	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	go func() {
@@ -118,11 +111,14 @@ func (w *writer) stay() {
 		case <-ctx.Done():
 		}
 	}()
-	lost := map[string]bool{} // the silent replicas for which the leader has moved
+	look := w.leaveSlow()
+	if want := w.log.options.Leader; want != "" {
+		look = w.leadAt(want)
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		w.look(ctx, want, lost)
+		look(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -131,48 +127,115 @@ func (w *writer) stay() {
 	}
 }
 
-// look moves the leader if it should be moved. lost are the silent replicas for which it has moved. Nothing is in flight while it moves, because a record
-// that reaches no leader is lost and ends the writer.
-func (w *writer) look(ctx context.Context, want string, lost map[string]bool) {
-	asking, cancel := context.WithTimeout(ctx, leadWithin)
-	defer cancel()
-	info, err := w.log.info(asking, w.stream, 0)
-	if err != nil || info.Cluster == nil || w.log.isElecting(w.instance) {
-		return
+// leadAt returns a function that moves the leader to a server, unless the server lacks records.
+//
+// A server that was stopped or cut off asks for votes when it is back, before it hears that there is a leader. The leader steps down for it, and the next
+// one is elected up to nine seconds later if that server is known to lag, because it asks under a higher term than the leader's. So when a replica
+// falls silent, the leader moves to the other one and back, which raises its term by two. Then the lost replica, which raises its term by one,
+// follows it.
+func (w *writer) leadAt(want string) func(context.Context) {
+	lost := map[string]bool{} // the silent replicas for which the leader has moved
+	return func(ctx context.Context) {
+		info := w.info(ctx)
+		if info == nil {
+			return
+		}
+		silent, current := replicas(info)
+		for _, name := range current {
+			delete(lost, name)
+		}
+		switch {
+		case info.Cluster.Leader != want:
+			if slices.Contains(current, want) {
+				w.move(ctx, want)
+			}
+		case len(current) > 0 && slices.ContainsFunc(silent, func(name string) bool { return !lost[name] }):
+			w.move(ctx, current[0], want)
+			for _, name := range silent {
+				lost[name] = true
+			}
+		}
 	}
-	var silent, current []string
+}
+
+const (
+	// slowLeader is what a record takes that makes a leader slow, as a mean of at least paceRecords.
+	slowLeader  = 100 * time.Millisecond
+	paceRecords = 16
+	// triedFor is how long the pace under a leader counts.
+	triedFor = 10 * time.Minute
+)
+
+// leaveSlow returns a function that moves the leader away from a slow server: to each other one for a try, and then to the one whose records take less than
+// half the time, if there is any.
+func (w *writer) leaveSlow() func(context.Context) {
+	took := map[string]time.Duration{} // by leader
+	since := time.Now()
+	return func(ctx context.Context) {
+		pace := w.log.Pace(w.instance)
+		if pace.Records < paceRecords || pace.Leader == "" {
+			return
+		}
+		if time.Since(since) > triedFor {
+			clear(took)
+			since = time.Now()
+		}
+		if took[pace.Leader] = pace.Took; pace.Took < slowLeader {
+			return
+		}
+		info := w.info(ctx)
+		if info == nil || info.Cluster.Leader != pace.Leader {
+			return
+		}
+		best, most := "", pace.Took/2
+		_, current := replicas(info)
+		for _, name := range current {
+			if took[name] < most { // 0 before it was tried
+				best, most = name, took[name]
+			}
+		}
+		if best != "" {
+			w.move(ctx, best)
+			w.log.forgetPace(w.instance)
+		}
+	}
+}
+
+// info returns what the leader says, or nil if the leader should not be moved now.
+func (w *writer) info(ctx context.Context) *jetstream.StreamInfo {
+	ctx, cancel := context.WithTimeout(ctx, leadWithin)
+	defer cancel()
+	info, err := w.log.info(ctx, w.stream, 0)
+	if err != nil || info.Cluster == nil || w.log.isElecting(w.instance) {
+		return nil
+	}
+	return info
+}
+
+// replicas returns the names of the replicas that are silent, and of the replicas that have all records. The leader is neither.
+func replicas(info *jetstream.StreamInfo) (silent, current []string) {
 	for _, r := range info.Cluster.Replicas {
 		switch {
 		case r.Offline || r.Active > replicaSilent:
 			silent = append(silent, r.Name)
 		case r.Current:
 			current = append(current, r.Name)
-			delete(lost, r.Name)
 		}
 	}
-	var way []string // the servers that lead, one after the other
-	switch {
-	case info.Cluster.Leader != want:
-		if slices.Contains(current, want) {
-			way = []string{want}
-		}
-	case len(current) > 0 && slices.ContainsFunc(silent, func(name string) bool { return !lost[name] }):
-		way = []string{current[0], want}
-	}
-	if len(way) == 0 {
-		return
-	}
+	return silent, current
+}
+
+// move makes servers lead, one after the other. Nothing is in flight while the leader moves, because a record that reaches no leader is lost and ends the
+// writer.
+func (w *writer) move(ctx context.Context, servers ...string) {
 	release, ok := w.hold()
 	if !ok {
 		return
 	}
 	defer release()
-	for _, server := range way {
+	for _, server := range servers {
 		ctx, cancel := context.WithTimeout(ctx, leadWithin)
-		_ = w.log.lead(ctx, info.Config.Name, server) // the next look sees who leads
+		_ = w.log.lead(ctx, w.stream.CachedInfo().Config.Name, server) // the next look sees who leads
 		cancel()
-	}
-	for _, name := range silent {
-		lost[name] = true
 	}
 }

@@ -177,8 +177,6 @@ func (l *Log) Delete(ctx context.Context, instance string) error {
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("natsdriver: delete the log of %s: %w", instance, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.paces, instance)
+	l.forgetPace(instance)
 	return nil
 }

@@ -18,8 +18,8 @@ type Options struct {
 	// Default: 1 GiB. Minimum: 16 MiB.
 	MaxBytes int64
 	// Leader is the name of a server that leads the logs which are open here, whenever it has a copy of all their records. Acknowledgements then depend on
-	// this server and on any second one, and the loss of a different server delays none. It differs between nodes. Default: any server leads, and
-	// [cluster.Open] names the server inside of the node.
+	// this server and on any second one, and the loss of a different server delays none. It differs between nodes. Default: any server leads that is not
+	// slow, and [cluster.Open] names the server inside of the node.
 	//
 	// [cluster.Open]: https://pkg.go.dev/github.com/forebay/forebay/cluster#Open
 	Leader string

@@ -35,3 +35,10 @@ func (l *Log) took(instance string, d time.Duration) {
 	p.Last = time.Now()
 	l.paces[instance] = p
 }
+
+// forgetPace lets the pace begin again, under a different leader.
+func (l *Log) forgetPace(instance string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.paces, instance)
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/internal/clustertest"
+	"github.com/forebay/forebay/cluster/natsserver"
 )
 
 // startsLed starts an appender whose log the server b shall lead, and waits until it does.
@@ -88,6 +89,59 @@ func TestElectionEndsWaiting(t *testing.T) {
 		n.released(len(n.pending))
 	}
 	if err := lost(); err != nil {
+		t.Error(err)
+	}
+	n.check(l)
+}
+
+// Without a named leader, a log leaves a server that is slow for one that is not.
+func TestSlowLeaderIsLeft(t *testing.T) {
+	var links *clustertest.Links
+	c, err := clustertest.Start(func(o *natsserver.Options) {
+		if o.Name == "a" { // the first one
+			var err error
+			if links, err = clustertest.NewLinks(o.Peers); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(links.Close)
+		}
+		o.Advertise, o.Peers = links.Peers(int(o.Name[0] - 'a'))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := c.Connect(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	l, err := NewLog(conn, patient(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clustertest.Eventually(func() error { return l.Create(t.Context(), t.Name()) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []int{1, 2} {
+		if err := errors.Join(links.Delay(0, other, 300), links.Delay(other, 0, 300)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moveLeader(t, l, t.Name(), 0)
+	n := startNode(t, l, t.Name())
+	if err := clustertest.Eventually(func() error {
+		n.append(4)
+		n.released(len(n.pending))
+		if pace := l.Pace(t.Name()); pace.Leader != "b" && pace.Leader != "c" || pace.Records < paceRecords {
+			return fmt.Errorf("%d records took %s each under the leader %s", pace.Records, pace.Took, pace.Leader)
+		}
+		return nil
+	}); err != nil {
 		t.Error(err)
 	}
 	n.check(l)
