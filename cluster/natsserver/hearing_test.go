@@ -92,6 +92,9 @@ func TestServerThatHearsNoMajority(t *testing.T) {
 			if err := c.Server(0).Ready(); err == nil || !strings.Contains(err.Error(), "takes no part in elections") {
 				return fmt.Errorf("%s: Ready = %v, want that it takes no part in elections", name, err)
 			}
+			if c.Server(0).Votes() {
+				return fmt.Errorf("%s: the server takes part in elections", name)
+			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)
