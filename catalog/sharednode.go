@@ -10,6 +10,8 @@ type Node struct {
 	// Ready means that the node accepts events, and no other node would be missed. Missing names, for people, the missing parts. It may quote errors.
 	Ready   bool
 	Missing string
+	// Warning names, for people, a resource that the node is about to exhaust, or the server that makes its log slow.
+	Warning string
 	// Adopting are the instances whose rows the node moves to their tables, Adopted those whose rows it has moved since its start.
 	Adopting, Adopted []string
 	// Damaged are the instances that the node had last and that no node adopts until an operator decides.

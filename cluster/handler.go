@@ -20,7 +20,7 @@ import (
 //	/stream/…, /otlp/…, /v1/logs, /v1/metrics, /v1/traces   events and telemetry, see package stream
 //	/health-check       200 while the process works
 //	/readiness-check    200 when Ready returns nil, else 503; the JSON body names the node, its instance, the missing part, and the instances whose rows
-//	                    it moves to their tables
+//	                    it moves to their tables, and warns of a log that is slow, with the server that leads it
 //	/v1/…               the Stream API, if Options.API has an Auth, and with it the requests of operators, for tokens that may change something:
 //	GET  /v1/cluster/instances/INSTANCE           what giving an instance up would lose, see Loss
 //	POST /v1/cluster/instances/INSTANCE/give-up   gives it up, see GiveUp
@@ -80,7 +80,7 @@ type status struct {
 	Ready    bool   `json:"ready"`
 	// Missing describes the missing part, for people.
 	Missing string `json:"missing,omitempty"`
-	// Warning names a resource that a ready node is about to exhaust, and tells the operator what to do.
+	// Warning names a resource that a ready node is about to exhaust, or the server that makes its log slow, and tells the operator what to do.
 	Warning string `json:"warning,omitempty"`
 	// Adopting are the instances whose rows this node moves to their tables, and Adopted the instances whose rows it has moved since Open.
 	Adopting []string `json:"adopting,omitempty"`

@@ -2,12 +2,21 @@ package cluster
 
 import (
 	"flag"
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
+	if node := os.Getenv(nodeEnv); node != "" {
+		if err := runNodeProcess(node); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	waits()
 	goleak.VerifyTestMain(m,
 		// Proxies between servers leave data in transit on a connection that broke.

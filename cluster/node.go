@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,6 +31,7 @@ type Node struct {
 	conn     *nats.Conn
 	owners   changelog.Owners
 	leases   *lease.Leases
+	logs     *natsdriver.Log
 	instance *instance.Instance
 	catalog  *catalog.Catalog
 	peers    *natsdriver.Peers
@@ -71,10 +71,15 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	if err := n.connect(ctx); err != nil {
 		return err
 	}
-	log, err := natsdriver.NewLog(n.conn, n.opts.NATS)
+	logs := n.opts.NATS
+	if n.server != nil {
+		logs.Leader = cmp.Or(logs.Leader, n.opts.Server.Name)
+	}
+	log, err := natsdriver.NewLog(n.conn, logs)
 	if err != nil {
 		return err
 	}
+	n.logs = log
 	owners, err := natsdriver.NewOwners(n.conn, n.opts.NATS)
 	if err != nil {
 		return err
@@ -136,7 +141,7 @@ func (n *Node) open(ctx context.Context, dir string) (err error) {
 	n.cancel = cancel
 	n.background.Go(func() { n.keys.records.watch(adopting, owners, cmp.Or(n.opts.Lease, instance.DefaultLease)/12) })
 	n.background.Go(func() { _ = changelog.Adopt(adopting, n.instance.Keeper(), n.adopt) }) // Err returns the same
-	n.background.Go(func() { n.watchRoom(adopting, time.Minute) })
+	n.background.Go(func() { n.watchWarnings(adopting) })
 	n.log.Info("node open", "node", n.opts.Node, "instance", n.instance.Keeper().Instance(), "epoch", n.instance.Keeper().Owner().Epoch, "dir", dir)
 	return nil
 }

@@ -54,7 +54,7 @@ func (n *Node) nodeStatus() nodeStatus {
 
 func (s nodeStatus) node() catalog.Node {
 	return catalog.Node{
-		Name: s.Node, Instance: s.Instance, Epoch: s.Epoch, Ready: s.Ready, Missing: s.Missing, Adopting: s.Adopting, Adopted: s.Adopted,
+		Name: s.Node, Instance: s.Instance, Epoch: s.Epoch, Ready: s.Ready, Missing: s.Missing, Warning: s.Warning, Adopting: s.Adopting, Adopted: s.Adopted,
 		LogBytes: s.LogBytes, LogMaxBytes: s.LogMaxBytes, LogBehind: s.LogBehind, LogLag: s.LogLag,
 	}
 }

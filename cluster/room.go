@@ -27,7 +27,7 @@ func (n *Node) roomWarning() string {
 // keptLong is how long an adopted instance may be kept until the node warns. Files that their table refuses have moved by then.
 const keptLong = 3 * time.Minute
 
-// warning is the roomWarning, and names the lost instances that this node could not drain for long.
+// warning is the roomWarning and the slowWarning, and names the lost instances that this node could not drain for long.
 func (n *Node) warning() string {
 	var texts []string
 	if text := n.roomWarning(); text != "" {
@@ -38,16 +38,32 @@ func (n *Node) warning() string {
 			texts = append(texts, fmt.Sprintf("the rows of the lost instance %s wait in its log: %s", a.Instance, a.Keeps))
 		}
 	}
+	if _, text := n.slowWarning(); text != "" {
+		texts = append(texts, text)
+	}
 	return strings.Join(texts, ". ")
 }
 
-// watchRoom logs the warning at each interval, until ctx ends.
-func (n *Node) watchRoom(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
+// warnEvery is the time between two looks at the warnings, and warnAgain the least time between two lines of one kind.
+const (
+	warnEvery = 5 * time.Second
+	warnAgain = time.Minute
+)
+
+// watchWarnings logs the warnings until ctx ends.
+func (n *Node) watchWarnings(ctx context.Context) {
+	tick := time.NewTicker(warnEvery)
 	defer tick.Stop()
+	var room, slow time.Time // when the last line was logged
 	for {
-		if text := n.roomWarning(); text != "" {
+		now := time.Now()
+		if text := n.roomWarning(); text != "" && now.Sub(room) >= warnAgain {
+			room = now
 			n.log.Warn("room for logs low", "warning", text, "next", "raise MaxStore, or repair the tables that refuse rows")
+		}
+		if leader, text := n.slowWarning(); text != "" && now.Sub(slow) >= warnAgain {
+			slow = now
+			n.log.Warn("log slow", "leader", leader, "warning", text, "next", "check the disk of the named servers and the network to them")
 		}
 		select {
 		case <-tick.C:

@@ -226,10 +226,11 @@ func (c *request) forgetDamage() (any, error) {
 
 // shownNode is a node of the cluster.
 type shownNode struct {
-	Name     string   `json:"name"`
-	Instance string   `json:"instance"`
-	Epoch    string   `json:"epoch"`
-	Ready    bool     `json:"ready"`
+	Name     string `json:"name"`
+	Instance string `json:"instance"`
+	Epoch    string `json:"epoch"`
+	Ready    bool   `json:"ready"`
+	// Missing is the missing part, or the warning of a node that is ready.
 	Missing  string   `json:"missing"`
 	Adopting []string `json:"adopting"`
 	Adopted  []string `json:"adopted"`
@@ -293,6 +294,8 @@ func showNode(n catalog.Node, words bool) shownNode {
 		out.Epoch = grouped(int64(n.Epoch))
 	}
 	switch {
+	case n.Ready && words:
+		out.Missing = visible(n.Warning)
 	case n.Ready:
 	case words:
 		out.Missing = visible(n.Missing)

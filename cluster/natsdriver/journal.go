@@ -20,7 +20,7 @@ import (
 type Journal struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
-	options Options
+	options calls
 	wait    time.Duration // journalWait
 	found   atomic.Pointer[journalStream]
 }
@@ -46,7 +46,7 @@ func NewJournal(conn *nats.Conn, o Options) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)
 	}
-	return &Journal{conn: conn, js: js, options: o.withDefaults(), wait: journalWait}, nil
+	return &Journal{conn: conn, js: js, options: calls{o.withDefaults(), newElections(conn)}, wait: journalWait}, nil
 }
 
 const (
@@ -156,7 +156,7 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 	if err != nil {
 		return fmt.Errorf("natsdriver: append to %s: %w", j.name(), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, j.options.AppendTimeout)
+	ctx, cancel := j.options.elections.bound(ctx, j.options.AppendTimeout)
 	defer cancel()
 	ack, err := j.js.PublishMsg(ctx, &nats.Msg{Subject: s.subject, Data: data},
 		jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(uint64(after)), jetstream.WithExpectStream(j.name()))

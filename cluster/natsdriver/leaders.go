@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Leaders implements [changelog.Elector] by asking the leader to step down for another replica, which takes up to half a second.
@@ -21,6 +25,7 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 		if info.Cluster == nil {
 			return
 		}
+		defer l.electing(instance)()
 		for _, replica := range info.Cluster.Replicas {
 			err := errors.New("its server is away")
 			if !replica.Offline {
@@ -52,10 +57,185 @@ func (l *Log) lead(ctx context.Context, stream, replica string) error {
 		if leader == replica {
 			return struct{}{}, nil
 		}
+		elected := l.options.elections.last(stream).next
 		if _, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request); err != nil {
 			return struct{}{}, err
+		}
+		select { // while there is no leader, no server responds
+		case <-elected:
+		case <-time.After(lateAfter):
+		case <-ctx.Done():
 		}
 		return struct{}{}, fmt.Errorf("%s leads", leader)
 	})
 	return err
+}
+
+// electing keeps the leader of an instance's log where it is, until the function that it returns is called.
+func (l *Log) electing(instance string) (end func()) {
+	change := func(by int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.elects[instance] += by; l.elects[instance] == 0 {
+			delete(l.elects, instance)
+		}
+	}
+	change(1)
+	return func() { change(-1) }
+}
+
+func (l *Log) isElecting(instance string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.elects[instance] > 0
+}
+
+const (
+	// lookEvery is the time between two looks at the leader and the replicas. leadWithin bounds one of them, and how long appends wait while the leader
+	// moves, which takes some tens of milliseconds.
+	lookEvery  = 2 * time.Second
+	leadWithin = 2 * time.Second
+	// replicaSilent is how long a replica is silent, which has a sign of life for the leader each second, until it counts as lost.
+	replicaSilent = 2500 * time.Millisecond
+)
+
+// stay lets the best server lead the stream until the writer ends: Options.Leader whenever it can, and without one any server that is not slow.
+func (w *writer) stay() {
+	defer close(w.staying)
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-w.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	look := w.leaveSlow()
+	if want := w.log.options.Leader; want != "" {
+		look = w.leadAt(want)
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// leadAt returns a function that moves the leader to a server, unless the server lacks records.
+//
+// A server that was stopped or cut off asks for votes when it is back, before it hears that there is a leader. The leader steps down for it, and the next
+// one is elected up to nine seconds later if that server is known to lag, because it asks under a higher term than the leader's. So when a replica
+// falls silent, the leader moves to the other one and back, which raises its term by two. Then the lost replica, which raises its term by one,
+// follows it.
+func (w *writer) leadAt(want string) func(context.Context) {
+	lost := map[string]bool{} // the silent replicas for which the leader has moved
+	return func(ctx context.Context) {
+		info := w.info(ctx)
+		if info == nil {
+			return
+		}
+		silent, current := replicas(info)
+		for _, name := range current {
+			delete(lost, name)
+		}
+		switch {
+		case info.Cluster.Leader != want:
+			if slices.Contains(current, want) {
+				w.move(ctx, want)
+			}
+		case len(current) > 0 && slices.ContainsFunc(silent, func(name string) bool { return !lost[name] }):
+			w.move(ctx, current[0], want)
+			for _, name := range silent {
+				lost[name] = true
+			}
+		}
+	}
+}
+
+const (
+	// slowLeader is what a record takes that makes a leader slow, as a mean of at least paceRecords.
+	slowLeader  = 100 * time.Millisecond
+	paceRecords = 16
+	// triedFor is how long the pace under a leader counts.
+	triedFor = 10 * time.Minute
+)
+
+// leaveSlow returns a function that moves the leader away from a slow server: to each other one for a try, and then to the one whose records take less than
+// half the time, if there is any.
+func (w *writer) leaveSlow() func(context.Context) {
+	took := map[string]time.Duration{} // by leader
+	since := time.Now()
+	return func(ctx context.Context) {
+		pace := w.log.Pace(w.instance)
+		if pace.Records < paceRecords || pace.Leader == "" {
+			return
+		}
+		if time.Since(since) > triedFor {
+			clear(took)
+			since = time.Now()
+		}
+		if took[pace.Leader] = pace.Took; pace.Took < slowLeader {
+			return
+		}
+		info := w.info(ctx)
+		if info == nil || info.Cluster.Leader != pace.Leader {
+			return
+		}
+		best, most := "", pace.Took/2
+		_, current := replicas(info)
+		for _, name := range current {
+			if took[name] < most { // 0 before it was tried
+				best, most = name, took[name]
+			}
+		}
+		if best != "" {
+			w.move(ctx, best)
+			w.log.forgetPace(w.instance)
+		}
+	}
+}
+
+// info returns what the leader says, or nil if the leader should not be moved now.
+func (w *writer) info(ctx context.Context) *jetstream.StreamInfo {
+	ctx, cancel := context.WithTimeout(ctx, leadWithin)
+	defer cancel()
+	info, err := w.log.info(ctx, w.stream, 0)
+	if err != nil || info.Cluster == nil || w.log.isElecting(w.instance) {
+		return nil
+	}
+	return info
+}
+
+// replicas returns the names of the replicas that are silent, and of the replicas that have all records. The leader is neither.
+func replicas(info *jetstream.StreamInfo) (silent, current []string) {
+	for _, r := range info.Cluster.Replicas {
+		switch {
+		case r.Offline || r.Active > replicaSilent:
+			silent = append(silent, r.Name)
+		case r.Current:
+			current = append(current, r.Name)
+		}
+	}
+	return silent, current
+}
+
+// move makes servers lead, one after the other. Nothing is in flight while the leader moves, because a record that reaches no leader is lost and ends the
+// writer.
+func (w *writer) move(ctx context.Context, servers ...string) {
+	release, ok := w.hold()
+	if !ok {
+		return
+	}
+	defer release()
+	for _, server := range servers {
+		ctx, cancel := context.WithTimeout(ctx, leadWithin)
+		_ = w.log.lead(ctx, w.stream.CachedInfo().Config.Name, server) // the next look sees who leads
+		cancel()
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/forebay/forebay/cluster/changelog"
@@ -17,7 +18,11 @@ import (
 type Log struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
-	options Options
+	options calls
+
+	mu     sync.Mutex
+	elects map[string]int  // how many calls of Leaders are at work, by instance
+	paces  map[string]Pace // by instance
 }
 
 var _ interface {
@@ -37,7 +42,7 @@ func NewLog(conn *nats.Conn, o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)
 	}
-	return &Log{conn, js, o.withDefaults()}, nil
+	return &Log{conn: conn, js: js, options: calls{o.withDefaults(), newElections(conn)}, elects: map[string]int{}, paces: map[string]Pace{}}, nil
 }
 
 // The metadata of a stream.
@@ -172,5 +177,6 @@ func (l *Log) Delete(ctx context.Context, instance string) error {
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("natsdriver: delete the log of %s: %w", instance, err)
 	}
+	l.forgetPace(instance)
 	return nil
 }

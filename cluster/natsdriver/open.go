@@ -38,6 +38,9 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 	if err != nil {
 		return nil, err
 	}
+	if info.Cluster != nil {
+		l.options.elections.know(info.Config.Name, info.Cluster.Leader)
+	}
 	if most := l.conn.MaxPayload(); most < changelog.PartBytes+maxHeaders {
 		return nil, fmt.Errorf("max_payload of the server is %d bytes, must be at least %d", most, changelog.PartBytes+maxHeaders)
 	}
@@ -58,7 +61,7 @@ func (l *Log) open(ctx context.Context, instance string, marker changelog.Record
 		return nil, failure(err, func() bool { return l.full(ctx, stream) })
 	}
 	info, _ = l.reserve(ctx, stream, info, 0, true) // or the log has the room that it had
-	return newWriter(l, stream, me, end, bound(info)-int64(info.State.Bytes))
+	return newWriter(l, instance, stream, me, end, bound(info)-int64(info.State.Bytes))
 }
 
 // maxHeaders is more than the headers of a record take.

@@ -17,6 +17,12 @@ type Options struct {
 	// markers, so that a full stream can be opened. MaxBytes should be four times the bytes that are written between two checkpoints.
 	// Default: 1 GiB. Minimum: 16 MiB.
 	MaxBytes int64
+	// Leader is the name of a server that leads the logs which are open here, whenever it has a copy of all their records. Acknowledgements then depend on
+	// this server and on any second one, and the loss of a different server delays none. It differs between nodes. Default: any server leads that is not
+	// slow, and [cluster.Open] names the server inside of the node.
+	//
+	// [cluster.Open]: https://pkg.go.dev/github.com/forebay/forebay/cluster#Open
+	Leader string
 	// AppendTimeout is how long an append or a CompareAndSet waits for its response. Its outcome is unknown after that. Default: 5 s.
 	AppendTimeout time.Duration
 	// Timeout is how long all other calls repeat their request while no server responds, and how long Read waits for the next

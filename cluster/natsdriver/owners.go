@@ -20,7 +20,7 @@ import (
 // the stream of the bucket. If the bucket is deleted and made again, versions begin again, so an epoch must be in the value.
 type Owners struct {
 	js      jetstream.JetStream
-	options Options
+	options calls
 	bucket  string
 	found   atomic.Pointer[jetstream.KeyValue]
 }
@@ -43,7 +43,7 @@ func NewOwners(conn *nats.Conn, o Options) (*Owners, error) {
 		return nil, fmt.Errorf("natsdriver: %w", err)
 	}
 	o = o.withDefaults()
-	return &Owners{js: js, options: o, bucket: "FB_" + o.Cluster + "_own"}, nil
+	return &Owners{js: js, options: calls{o, newElections(conn)}, bucket: "FB_" + o.Cluster + "_own"}, nil
 }
 
 // Create makes the bucket. It needs as many running servers as there are replicas, so it is called when a node joins, never when the
@@ -117,7 +117,7 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 	if err != nil {
 		return 0, fmt.Errorf("natsdriver: set %s: %w", key, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
+	ctx, cancel := o.options.elections.bound(ctx, o.options.AppendTimeout)
 	defer cancel()
 	var revision uint64
 	err = compared(ctx, func() (err error) {
@@ -157,7 +157,7 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 	if ttl := status.LimitMarkerTTL(); ttl > 0 {
 		options = append(options, jetstream.PurgeTTL(ttl))
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.options.AppendTimeout)
+	ctx, cancel := o.options.elections.bound(ctx, o.options.AppendTimeout)
 	defer cancel()
 	err = compared(ctx, func() error { return kv.Purge(ctx, key, options...) })
 	switch {

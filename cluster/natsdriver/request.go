@@ -76,13 +76,13 @@ const (
 
 // withRetries repeats a request until a server responds. While a leader is elected, or right after a stream was created, there may
 // be no server to respond. Only requests that may be carried out twice are repeated.
-func withRetries[T any](ctx context.Context, o Options, request func(context.Context) (T, error)) (T, error) {
+func withRetries[T any](ctx context.Context, o calls, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	var last error
 	wait := firstAttempt
 	result, err := backoff.Retry(ctx, func() (T, error) {
-		ctx, cancel := context.WithTimeout(ctx, wait)
+		ctx, cancel := o.elections.bound(ctx, wait)
 		defer cancel()
 		wait = min(wait*3/2, attempt)
 		result, err := request(ctx)

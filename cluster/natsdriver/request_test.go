@@ -13,7 +13,7 @@ import (
 func TestAttemptsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waits []time.Duration
-		got, err := withRetries(t.Context(), Options{Timeout: time.Minute}, func(ctx context.Context) (string, error) {
+		got, err := withRetries(t.Context(), calls{Options: Options{Timeout: time.Minute}}, func(ctx context.Context) (string, error) {
 			if len(waits) == 4 {
 				return "response", nil
 			}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/forebay/forebay/cluster/changelog"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,35 +15,40 @@ import (
 // writer appends with up to Window messages in flight. Each expects to stand directly after the previous one, so a message that is lost or
 // refused takes along all later messages.
 type writer struct {
-	log     *Log
-	stream  jetstream.Stream
-	owner   owner
-	subject string
-	marker  changelog.Position
-	js      jetstream.JetStream // not shared, because its acknowledgements end with the writer
+	log      *Log
+	instance string
+	stream   jetstream.Stream
+	owner    owner
+	subject  string
+	marker   changelog.Position
+	js       jetstream.JetStream // not shared, because its acknowledgements end with the writer
 
-	last   uint64        // the sequence that the next append expects before it. Only Append uses it, and left
-	left   int64         // how many bytes still fit into the stream, if nothing was trimmed
-	window chan struct{} // holds one element for each append in flight
-	queue  chan *ticket  // the appends in flight, in order
+	last    uint64        // the sequence that the next append expects before it. Only Append uses it, and left
+	left    int64         // how many bytes still fit into the stream, if nothing was trimmed
+	window  chan struct{} // holds one element for each append in flight
+	holding sync.Mutex    // held by the goroutine that takes the whole window
+	queue   chan *ticket  // the appends in flight, in order
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	stopped chan struct{} // closed when no other ticket will succeed, and err is set before
 	err     error
+	staying chan struct{} // closed when stay has ended
 }
 
-func newWriter(l *Log, stream jetstream.Stream, me owner, end uint64, left int64) (*writer, error) {
+func newWriter(l *Log, instance string, stream jetstream.Stream, me owner, end uint64, left int64) (*writer, error) {
 	js, err := jetstream.New(l.conn, jetstream.WithPublishAsyncTimeout(l.options.AppendTimeout))
 	if err != nil {
 		return nil, err
 	}
 	w := &writer{
-		log: l, stream: stream, owner: me, subject: me.subject(stream.CachedInfo()), marker: changelog.Position(end), js: js, last: end, left: left,
+		log: l, instance: instance, stream: stream, owner: me, subject: me.subject(stream.CachedInfo()), marker: changelog.Position(end), js: js, last: end, left: left,
 		window: make(chan struct{}, changelog.Window), queue: make(chan *ticket, changelog.Window), stopped: make(chan struct{}),
+		staying: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	go w.settle()
+	go w.stay()
 	return w, nil
 }
 
@@ -62,6 +69,7 @@ func (w *writer) Append(r changelog.Record) changelog.Ticket {
 	case w.window <- struct{}{}:
 	}
 	if t.err == nil {
+		t.elections, t.sent = w.elected().count, time.Now()
 		t.published, t.err = w.publish(r)
 	}
 	t.done = make(chan struct{})
@@ -87,18 +95,11 @@ func (w *writer) fit(size int64) error {
 	if w.left -= size; w.left >= 0 {
 		return nil
 	}
-	for range changelog.Window {
-		select {
-		case <-w.stopped:
-			return nil
-		case w.window <- struct{}{}:
-		}
+	release, ok := w.hold()
+	if !ok {
+		return nil
 	}
-	defer func() {
-		for range changelog.Window {
-			<-w.window
-		}
-	}()
+	defer release()
 	ctx, cancel := context.WithTimeout(w.ctx, w.log.options.AppendTimeout)
 	defer cancel()
 	info, err := w.log.info(ctx, w.stream, w.last)
@@ -113,6 +114,31 @@ func (w *writer) fit(size int64) error {
 		return fmt.Errorf("%w: %d of %d bytes: %w", changelog.ErrFull, info.State.Bytes, bound(info), refused)
 	}
 	return fmt.Errorf("%w: %d of %d bytes", changelog.ErrFull, info.State.Bytes, bound(info))
+}
+
+// hold waits until nothing is in flight, and keeps it so until release. It returns false if the writer has ended.
+func (w *writer) hold() (release func(), ok bool) {
+	w.holding.Lock()
+	for held := range changelog.Window {
+		select {
+		case <-w.stopped:
+			w.free(held)
+			return nil, false
+		case w.window <- struct{}{}:
+		}
+	}
+	return func() { w.free(changelog.Window) }, true
+}
+
+func (w *writer) free(held int) {
+	for range held {
+		<-w.window
+	}
+	w.holding.Unlock()
+}
+
+func (w *writer) elected() election {
+	return w.log.options.elections.last(w.stream.CachedInfo().Config.Name)
 }
 
 // settle ends the tickets in order, until the first one that fails.
@@ -142,16 +168,27 @@ func (w *writer) await(t *ticket) error {
 	if t.err != nil {
 		return t.err
 	}
-	select {
-	case ack := <-t.published.Ok():
-		if ack.Sequence != uint64(t.position) {
-			return fmt.Errorf("the record is at %d (duplicate: %t)", ack.Sequence, ack.Duplicate)
+	var late <-chan time.Time // after an election since the append was sent
+	for {
+		elected := w.elected()
+		if late == nil && (elected.count != t.elections || t.sent.Sub(elected.at) < lateAfter) {
+			late = time.After(lateAfter)
 		}
-		return nil
-	case err := <-t.published.Err():
-		return err
-	case <-w.ctx.Done():
-		return errClosed
+		select {
+		case ack := <-t.published.Ok():
+			if ack.Sequence != uint64(t.position) {
+				return fmt.Errorf("the record is at %d (duplicate: %t)", ack.Sequence, ack.Duplicate)
+			}
+			w.log.took(w.instance, time.Since(t.sent))
+			return nil
+		case err := <-t.published.Err():
+			return err
+		case <-elected.next:
+		case <-late:
+			return errElected
+		case <-w.ctx.Done():
+			return errClosed
+		}
 	}
 }
 
@@ -172,6 +209,7 @@ func (w *writer) reason(err error) error {
 func (w *writer) Close() error {
 	w.cancel()
 	<-w.stopped
+	<-w.staying
 	w.js.CleanupPublisher()
 	return nil
 }
@@ -181,7 +219,9 @@ type ticket struct {
 	writer    *writer
 	position  changelog.Position
 	published jetstream.PubAckFuture
-	err       error         // of publishing
+	err       error // of publishing
+	elections int   // of the stream, when it was sent
+	sent      time.Time
 	done      chan struct{} // closed when the append has succeeded, or nil if it was not sent
 }
 

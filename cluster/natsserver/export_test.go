@@ -16,3 +16,9 @@ func Stored(s *Server) (messages uint64, err error) {
 	}
 	return info.Messages, nil
 }
+
+// Heard returns how many other servers this one has heard.
+func (s *Server) Heard() int { return int(s.hearing.known.Load()) }
+
+// Votes reports whether the server takes part in elections.
+func (s *Server) Votes() bool { return s.nats.JetStreamEnabled() }

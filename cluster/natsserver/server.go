@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +23,7 @@ type Server struct {
 	password string // of clients
 	maxStore int64
 	log      *logger
+	hearing  *hearing // nil if it could not begin
 }
 
 // user is the name of servers and clients where a password needs one.
@@ -43,10 +46,16 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.nats.SetLoggerV2(s.log, false, false, false)
 	s.nats.Start()
-	if err := s.wait(ctx); err != nil {
+	// It says that it is there before it knows a leader, because a different server may wait for that to take part in the election of one.
+	err = s.hear(options)
+	if err == nil {
+		err = s.wait(ctx)
+	}
+	if err != nil {
 		s.stop(func() {})
 		return nil, err
 	}
+	s.hearing.ready.Store(true)
 	return s, nil
 }
 
@@ -111,6 +120,9 @@ func (s *Server) wait(ctx context.Context) error {
 // error names the missing part. While one server is not ready, no other one may be stopped. A server notices after some 20 seconds
 // that a majority is gone.
 func (s *Server) Ready() error {
+	if s.hearing.deaf.Load() {
+		return fmt.Errorf("natsserver: not ready: %w", errDeaf)
+	}
 	if err := s.health(server.HealthzOptions{}); err != nil {
 		return fmt.Errorf("natsserver: not ready: %w", err)
 	}
@@ -124,6 +136,31 @@ func (s *Server) Reserved() (reserved, most int64) {
 		return 0, s.maxStore
 	}
 	return reserved, s.maxStore
+}
+
+// Other is a different server of the cluster.
+type Other struct {
+	Name string
+	// RoundTrip is how long it took to respond last, on its slowest connection. 0 means that it has not responded yet.
+	RoundTrip time.Duration
+}
+
+// Others returns the servers that this one is connected to, sorted by name.
+func (s *Server) Others() []Other {
+	routes, err := s.nats.Routez(nil)
+	if err != nil {
+		return nil
+	}
+	slowest := map[string]time.Duration{}
+	for _, route := range routes.Routes {
+		took, _ := time.ParseDuration(route.RTT) // empty before the first response
+		slowest[route.RemoteName] = max(slowest[route.RemoteName], took)
+	}
+	others := make([]Other, 0, len(slowest))
+	for _, name := range slices.Sorted(maps.Keys(slowest)) {
+		others = append(others, Other{name, slowest[name]})
+	}
+	return others
 }
 
 func (s *Server) health(o server.HealthzOptions) error {
@@ -174,6 +211,9 @@ func (s *Server) stop(before func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		if s.hearing != nil {
+			s.hearing.stop()
+		}
 		before()
 		s.nats.Shutdown() // if it was too early for the first
 		s.nats.WaitForShutdown()

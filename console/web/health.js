@@ -96,7 +96,7 @@ export function open(section, app) {
     nodePager.show(n.from, n.nodes.length, n.count);
     show(nodes, n.nodes, "Nodes", ["Node", "State", "Instance", "Epoch", "Log", "Copies behind", "Instances taken over"], (r) => [
       shortId(r.name),
-      h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "blocked", text: r.ready ? "ready" : "not ready" }), !r.ready && r.missing ? ": " + r.missing : null),
+      h("span", {}, h("span", { class: "state", "data-state": r.ready ? "flows" : "blocked", text: r.ready ? "ready" : "not ready" }), r.missing ? ": " + r.missing : null),
       r.instance ? shortId(r.instance) : "–", r.epoch, r.log, r.lag,
       takenOver(r),
     ]);

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// slowRecord is many times what a record takes between machines of one region, and farServer what a server takes to respond there.
+	slowRecord = 250 * time.Millisecond
+	farServer  = 100 * time.Millisecond
+	// stuckAfter is longer than an election that a server has handed over.
+	stuckAfter = 3 * time.Second
+	// enoughRecords are as many as a mean needs, and paceFor is how long it says something.
+	enoughRecords = 16
+	paceFor       = time.Minute
+)
+
+// slowWarning tells the operator that this node acknowledges slowly, or not at all, and the server that leads its log. It also names each server that is
+// slow to respond to this node's. It is empty if there is nothing to say.
+func (n *Node) slowWarning() (leader, text string) {
+	keeper := n.instance.Keeper()
+	pace := n.logs.Pace(keeper.Owner().LogName(keeper.Instance()))
+	leader = cmp.Or(pace.Leader, "unknown")
+	report := n.instance.Report()
+	since := report.FailingSince
+	if since.IsZero() || !report.WaitingSince.IsZero() && report.WaitingSince.Before(since) {
+		since = report.WaitingSince
+	}
+	var parts []string
+	switch stuck := time.Since(since); {
+	case !since.IsZero() && stuck > stuckAfter:
+		parts = append(parts, fmt.Sprintf("the log of this node has acknowledged nothing for %s. Its leader is server %s", stuck.Round(time.Second), leader))
+	case pace.Records >= enoughRecords && pace.Took > slowRecord && time.Since(pace.Last) < paceFor:
+		parts = append(parts, fmt.Sprintf("the log of this node is slow: a record takes %s. Its leader is server %s", pace.Took.Round(time.Millisecond), leader))
+	}
+	if n.server != nil {
+		for _, s := range n.server.Others() {
+			if s.RoundTrip > farServer {
+				parts = append(parts, fmt.Sprintf("server %s responds after %s", s.Name, s.RoundTrip.Round(time.Millisecond)))
+			}
+		}
+	}
+	return leader, strings.Join(parts, "; ")
+}
