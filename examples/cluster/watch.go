@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -100,12 +99,11 @@ func (t *table) await(ctx context.Context, ids []string) error {
 
 // watch asks all nodes how they are, reads the table, and shows both, until ctx ends.
 func (r *runner) watch(ctx context.Context) {
-	client := &http.Client{Timeout: time.Second}
 	for ctx.Err() == nil {
 		begin := time.Now()
 		var asking sync.WaitGroup
 		for _, p := range r.nodes {
-			asking.Go(func() { p.ask(ctx, client) })
+			asking.Go(func() { p.ask(ctx) })
 		}
 		asking.Wait()
 		rows := r.table.read()
@@ -123,7 +121,6 @@ func (r *runner) watch(ctx context.Context) {
 
 // observe notes when a node is not ready, until ctx ends. It asks more often than watch, which reads the table too.
 func (r *runner) observe(ctx context.Context) {
-	client := &http.Client{Timeout: time.Second}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -131,7 +128,7 @@ func (r *runner) observe(ctx context.Context) {
 			p.mu.Lock()
 			address := p.told.Address
 			p.mu.Unlock()
-			if found, err := ready(ctx, client, address); err != nil || !found.Ready {
+			if found, err := ready(ctx, p.asker, address); err != nil || !found.Ready {
 				r.unready.Store(time.Now().UnixNano())
 			}
 		}
@@ -143,13 +140,13 @@ func (r *runner) observe(ctx context.Context) {
 }
 
 // ask asks the node how it is.
-func (p *process) ask(ctx context.Context, client *http.Client) {
+func (p *process) ask(ctx context.Context) {
 	p.mu.Lock()
 	address, started := p.told.Address, p.told
 	p.mu.Unlock()
 	var status readiness
 	if address != "" {
-		if found, err := ready(ctx, client, address); err == nil {
+		if found, err := ready(ctx, p.asker, address); err == nil {
 			status = found
 		} else {
 			status.Missing = err.Error()
