@@ -174,7 +174,13 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 		return r.forA(ctx, long, p, func() error { return p.disturb(0, 500*time.Millisecond) }, p.calm)
 	case clock:
 		jump := func() time.Duration { return time.Minute + time.Duration(r.rng.Int64N(int64(12*time.Hour))) }
-		if _, err := r.forA(ctx, while, p, func() error { return p.disturb(jump(), 0) }, func() error { return p.disturb(-jump(), 0) }); err != nil {
+		back := func() error {
+			if p.clockIsRight(ctx) {
+				return fmt.Errorf("the clock of node %s did not jump: its program %s was not built for that", p.Name, p.program)
+			}
+			return p.disturb(-jump(), 0)
+		}
+		if _, err := r.forA(ctx, while, p, func() error { return p.disturb(jump(), 0) }, back); err != nil {
 			return nil, err
 		}
 		return r.forA(ctx, while, p, func() error { return nil }, p.calm)

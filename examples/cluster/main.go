@@ -4,6 +4,7 @@
 //	cd examples/cluster && go run .               20,000 events, three losses, in a temporary folder that is kept; about a minute
 //	cd examples/cluster && go run . -n 200000     more of them
 //	cd examples/cluster && go run . -cycles 20    20 losses at random: killed, stopped past the lease, disk wiped or damaged
+//	cd examples/cluster && go run . -nodes 5      five nodes
 //
 // It is a separate module because of the servers of NATS that the nodes embed.
 //
@@ -16,7 +17,7 @@
 //
 //	cluster: sent=20000 rows=20013 lost=0 duplicated=0 recovered=21.3s unconfirmed=13 stalled=6.2s losses=3 damaged=0
 //
-//	sent         acknowledged events
+//	sent         acknowledged events, at least -n: clients send a few more until the cluster has recovered
 //	rows         rows in the table
 //	lost         acknowledged ids that are not in the table
 //	duplicated   rows whose id is in the table already
@@ -24,7 +25,7 @@
 //	unconfirmed  rows whose attempt failed or got no response, but was stored
 //	stalled      the longest time in which no node acknowledged anything although events waited
 //
-// The nodes log to DIR/a.log, DIR/b.log and DIR/c.log. The table is the folder DIR/tables/in.c-cluster.events.
+// With -settle, a table before it has the costs of each kind of loss. The nodes log to DIR/a.log, DIR/b.log and DIR/c.log. The table is the folder DIR/tables/in.c-cluster.events.
 package main
 
 import (

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 var (
 	cycles  = flag.Int("cycles", 10, "losses of TestLosses")
 	nodes   = flag.Int("nodes", 3, "nodes of TestLosses")
+	chaos   = flag.Bool("chaos", false, "build the nodes of TestLosses so that their clocks jump and their disks are slow; it compiles everything again")
 	kinds   = flag.String("kinds", "", "kinds of losses of TestLosses, see the flag of the program")
 	older   = flag.Int("back", 0, "how many commits the other build of TestLosses is older; 0: there is no other build")
 	proxies = flag.Bool("proxies", false, "connect nodes by proxies even where the user may make network namespaces")
@@ -129,7 +130,10 @@ func TestLosses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes of losses")
 	}
-	programs := []string{build(t, "."), ""}
+	programs := []string{"", ""}
+	if *chaos || *older > 0 {
+		programs[0] = build(t, ".")
+	}
 	if *older > 0 {
 		programs[1] = buildOf(t, fmt.Sprintf("HEAD~%d", *older))
 	}

@@ -40,7 +40,7 @@ type packet struct {
 	content []byte
 }
 
-// newNetwork returns namespaces where the user is root, and else proxies.
+// newNetwork returns namespaces where the user may make them, and else proxies.
 func newNetwork(t *testing.T, listen []string) (network, error) {
 	if os.Geteuid() != 0 || *proxies {
 		return newLinks(t, listen)
@@ -56,8 +56,9 @@ func newNetwork(t *testing.T, listen []string) (network, error) {
 	})
 	for i := range listen {
 		node, err := newNamespace(i)
-		if err != nil {
-			return nil, err
+		if err != nil { // as root of a container may not
+			t.Logf("proxies connect the nodes, because there are no network namespaces: %v", err)
+			return newLinks(t, listen)
 		}
 		n.nodes = append(n.nodes, node)
 	}

@@ -59,6 +59,24 @@ func (p *process) disturb(jump, sync time.Duration) error {
 	return os.Rename(path+".new", path)
 }
 
+// clockIsRight reports whether the node says that its clock is right.
+func (p *process) clockIsRight(ctx context.Context) bool {
+	p.mu.Lock()
+	address := p.told.Address
+	p.mu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readiness-check", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := p.asker.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	return err == nil && time.Since(at).Abs() < 30*time.Second
+}
+
 func (p *process) calm() error { return p.disturb(0, 0) }
 
 // start starts the process. It does not wait until the node serves.
