@@ -366,8 +366,9 @@ func (r *runner) taken(ctx context.Context, instance string) (*process, error) {
 
 // find waits for a node whose state meets a condition.
 func (r *runner) find(ctx context.Context, instance string, met func(readiness) bool) (*process, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for {
-		changed := r.table.changes()
 		for _, p := range r.nodes {
 			p.mu.Lock()
 			ok := met(p.status)
@@ -377,7 +378,7 @@ func (r *runner) find(ctx context.Context, instance string, met func(readiness) 
 			}
 		}
 		select {
-		case <-changed:
+		case <-tick.C:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("no node takes over %s: %w; see the logs in %s", instance, context.Cause(ctx), r.dir)
 		}

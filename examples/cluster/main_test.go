@@ -29,7 +29,7 @@ var (
 	nodes   = flag.Int("nodes", 3, "nodes of TestLosses")
 	chaos   = flag.Bool("chaos", false, "build the nodes of TestLosses so that their clocks jump and their disks are slow; it compiles everything again")
 	kinds   = flag.String("kinds", "", "kinds of losses of TestLosses, see the flag of the program")
-	older   = flag.Int("back", 0, "how many commits the other build of TestLosses is older; 0: there is no other build")
+	older   = flag.Int("older", 0, "how many commits the other build of TestLosses is older; 0: there is no other build")
 	proxies = flag.Bool("proxies", false, "connect nodes by proxies even where the user may make network namespaces")
 	settle  = flag.Duration("settle", 0, "how long all nodes are ready after each loss of TestLosses, see the flag of the program")
 	seed    = flag.Uint64("seed", 0, "seed of the losses; 0: the one that FOREBAY_SEED gives, or a new one")

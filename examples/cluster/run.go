@@ -66,6 +66,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(watching) })
+	watch.Go(func() { r.readTable(watching) })
 	if r.settle > 0 {
 		watch.Go(func() { r.observe(watching) })
 	}

@@ -64,20 +64,13 @@ type table struct {
 
 func newTable(path string) *table { return &table{path: path, changed: make(chan struct{})} }
 
-func (t *table) read() (rows int) {
+func (t *table) read() {
 	read, err := stored(t.path)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rows, t.err = read, err
 	close(t.changed)
 	t.changed = make(chan struct{})
-	return len(read)
-}
-
-func (t *table) changes() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
 }
 
 // await waits until the table has all ids.
@@ -97,23 +90,36 @@ func (t *table) await(ctx context.Context, ids []string) error {
 	}
 }
 
-// watch asks all nodes how they are, reads the table, and shows both, until ctx ends.
-func (r *runner) watch(ctx context.Context) {
+// readTable reads the table again and again, until ctx ends. A large one takes a while.
+func (r *runner) readTable(ctx context.Context) {
 	for ctx.Err() == nil {
 		begin := time.Now()
+		r.table.read()
+		select {
+		case <-time.After(max(200*time.Millisecond, 4*time.Since(begin))):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch asks all nodes how they are, and shows that and the table, until ctx ends.
+func (r *runner) watch(ctx context.Context) {
+	for ctx.Err() == nil {
 		var asking sync.WaitGroup
 		for _, p := range r.nodes {
 			asking.Go(func() { p.ask(ctx) })
 		}
 		asking.Wait()
-		rows := r.table.read()
+		r.table.mu.Lock()
+		rows := len(r.table.rows)
+		r.table.mu.Unlock()
 		var nodes strings.Builder
 		for _, p := range r.nodes {
 			fmt.Fprintf(&nodes, "%s %-10s ", p.Name, p.state())
 		}
 		r.screen.show(fmt.Sprintf("%s sent %d/%d  table %d", nodes.String(), r.sent.Load(), r.n, rows)) // within 80 columns
 		select {
-		case <-time.After(max(200*time.Millisecond, 4*time.Since(begin))): // a large table takes a while
+		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}

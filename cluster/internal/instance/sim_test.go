@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -235,7 +236,7 @@ func (s *simulation) step() {
 // moveClocks lets the clocks of nodes that retired instances have been wrong by weeks, forth or back. Once in a while it gives the others the time to delete the records that
 // look old, perhaps while the owner of such an instance is away.
 func (s *simulation) moveClocks() {
-	wrong := time.Duration(s.rng.IntN(3)-1) * 2 * keepRetired
+	wrong := time.Duration(2*s.rng.IntN(2)-1) * 2 * keepRetired
 	for instance, o := range s.records() {
 		if o.State != changelog.Retired {
 			continue
@@ -252,11 +253,11 @@ func (s *simulation) moveClocks() {
 			_, _ = s.owners.CompareAndSet(context.Background(), v.Key, v.Version, value) // messages may be lost
 		}
 	}
-	if s.rng.IntN(8) > 0 {
+	before := s.records()
+	if wrong > 0 || s.rng.IntN(2) == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(before)), func(o changelog.Owner) bool { return o.State == changelog.Retired }) {
 		return
 	}
 	s.tell("an hour passes")
-	before := s.records()
 	time.Sleep(forgetAfter + 2*sweepEvery)
 	after := s.records()
 	for instance := range before {
