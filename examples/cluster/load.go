@@ -123,7 +123,7 @@ type load struct {
 }
 
 // pace is how long a client waits on average between two events when the events of a part are sent, and its fault is not over.
-const pace = 2 * time.Second
+const pace = 4 * time.Second
 
 // send sends events until the number of the next one is end, and then some more until over is closed. It returns when each of them is acknowledged.
 func (l *load) send(ctx context.Context, clients, end int, over <-chan struct{}) error {

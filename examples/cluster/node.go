@@ -184,8 +184,8 @@ func define(ctx context.Context, node *cluster.Node) (path string, err error) {
 func create(ctx context.Context, cat *catalog.Catalog) error {
 	task, err := cat.CreateSource(catalog.By{Type: "system"}, catalog.SourceSpec{
 		ID: sourceID, Name: sourceID, Type: forebay.HTTP,
-		// Small loads, so that a short run shows all levels at work. After hours there are ten thousand files, which the audit reads again and again.
-		Settings: forebay.Settings{Upload: trigger.Conditions{Interval: time.Second}, Import: trigger.Conditions{Interval: 3 * time.Second}},
+		// Small loads, so that a short run shows all levels at work.
+		Settings: forebay.Settings{Upload: trigger.Conditions{Interval: time.Second}, Import: trigger.Conditions{Count: 1}},
 		Sinks:    []catalog.SinkSpec{{Name: "events", TableID: tableID, Columns: columns()}},
 	})
 	if err == nil {
