@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -150,5 +151,22 @@ func TestCompare(t *testing.T) {
 	a := compare(acked, map[string]int{"1-1": 1, "2-1": 3, "3-1": 1})
 	if got := fmt.Sprintf("%d %d %d %d %q", a.rows, a.lost, a.duplicated, a.unconfirmed, a.examples); got != `5 1 2 1 ["lost 3-2" "doubled 2-1"]` {
 		t.Error(got)
+	}
+}
+
+// The table counts from the begin of a fault to its end. Nodes that the fault concerns have no part in the column of nodes that are well.
+func TestFigures(t *testing.T) {
+	a, b, c := new(process), new(process), new(process)
+	begin := time.Unix(0, 0)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	var f figures
+	f.add([]ack{{a, at(1), time.Second}, {b, at(3), 2 * time.Second}, {a, at(8), 3 * time.Second}, {b, at(9), 4 * time.Second}}, begin, at(12), 2*time.Second,
+		[]*process{a, b, c}, []*process{c})
+	if got, want := f.String(), "1 | 2.0, 2.0 | 5.0 | 7.0 | 4.0, 4.0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	f.add(nil, begin, at(30), 4*time.Second, []*process{a}, []*process{a})
+	if got, want := f.String(), "2 | 4.0, 4.0 | 30.0 | 7.0 | 4.0, 4.0"; got != want {
+		t.Errorf("after a fault without an acknowledgement: got %s, want %s", got, want)
 	}
 }
