@@ -45,6 +45,10 @@ func (f *figures) String() string {
 		}
 		return of[min(len(of)*permille/1000, len(of)-1)].Seconds()
 	}
-	return fmt.Sprintf("%d | %.1f, %.1f | %.1f | %.1f | %.1f, %.1f", len(f.ready), part(f.ready, 500), part(f.ready, 1000),
-		f.none.Seconds(), f.well.Seconds(), part(f.took, 990), part(f.took, 1000))
+	well := "–" // no node was
+	if f.well > 0 {
+		well = fmt.Sprintf("%.1f", f.well.Seconds())
+	}
+	return fmt.Sprintf("%d | %.1f, %.1f | %.1f | %s | %.1f, %.1f", len(f.ready), part(f.ready, 500), part(f.ready, 1000),
+		f.none.Seconds(), well, part(f.took, 990), part(f.took, 1000))
 }

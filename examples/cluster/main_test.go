@@ -165,7 +165,10 @@ func TestFigures(t *testing.T) {
 	if got, want := f.String(), "1 | 2.0, 2.0 | 5.0 | 7.0 | 4.0, 4.0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	f.add(nil, begin, at(30), 4*time.Second, []*process{a}, []*process{a})
+	f.add(nil, begin, at(30), 4*time.Second, []*process{a}, []*process{a}) // no node is well
+	if got := new(figures).String(); !strings.Contains(got, "| – |") {
+		t.Errorf("got %s, want a dash where no node was well", got)
+	}
 	if got, want := f.String(), "2 | 4.0, 4.0 | 30.0 | 7.0 | 4.0, 4.0"; got != want {
 		t.Errorf("after a fault without an acknowledgement: got %s, want %s", got, want)
 	}
