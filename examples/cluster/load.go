@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,7 @@ type ledger struct {
 	sent atomic.Int64 // acknowledged events
 
 	mu      sync.Mutex
+	fault   []ack               // since the last fault began
 	acked   map[string]*process // the process that acknowledged it, by id of the attempt
 	last    time.Time           // of the last acknowledgement, or of when events began to wait again
 	stalled time.Duration       // the longest time between two
@@ -35,11 +38,19 @@ func newLedger() *ledger {
 	return &ledger{acked: make(map[string]*process), failed: make(map[string]int), changed: make(chan struct{})}
 }
 
-func (l *ledger) success(id string, node *process) {
+// ack is an event that a node has acknowledged.
+type ack struct {
+	node *process
+	at   time.Time
+	took time.Duration // from the first attempt
+}
+
+func (l *ledger) success(id string, node *process, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.acked[id] = node
+	l.fault = append(l.fault, ack{node, now, took})
 	l.stalled = max(l.stalled, now.Sub(l.last))
 	l.last = now
 	l.sent.Add(1)
@@ -58,6 +69,19 @@ func (l *ledger) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = time.Now()
+}
+
+// beginFault notes that a fault begins, and acks returns the acknowledgements since.
+func (l *ledger) beginFault() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = nil
+}
+
+func (l *ledger) acks() []ack {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.fault)
 }
 
 // await waits until so many events are acknowledged.
@@ -93,20 +117,16 @@ func (l *ledger) of(node *process) []string {
 // load sends events, each until a node has acknowledged it.
 type load struct {
 	*ledger
-	nodes  []*process
-	client *http.Client
-	next   atomic.Int64
+	nodes []*process
+	keys  bool
+	next  atomic.Int64
 }
 
-func newLoad(nodes []*process, clients int) *load {
-	return &load{
-		ledger: newLedger(), nodes: nodes,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: patience},
-	}
-}
+// pace is how long a client waits on average between two events when the events of a part are sent, and its fault is not over.
+const pace = 4 * time.Second
 
-// send sends events until the number of the next one is end. It returns when each of them is acknowledged.
-func (l *load) send(ctx context.Context, clients, end int) error {
+// send sends events until the number of the next one is end, and then some more until over is closed. It returns when each of them is acknowledged.
+func (l *load) send(ctx context.Context, clients, end int, over <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l.begin()
@@ -116,7 +136,14 @@ func (l *load) send(ctx context.Context, clients, end int) error {
 			for ctx.Err() == nil {
 				event := l.next.Load()
 				if event >= int64(end) {
-					return
+					select {
+					case <-time.After(rand.N(2 * pace)):
+						event = l.next.Load()
+					case <-over:
+						return
+					case <-ctx.Done():
+						return
+					}
 				}
 				if !l.next.CompareAndSwap(event, event+1) {
 					continue
@@ -131,12 +158,14 @@ func (l *load) send(ctx context.Context, clients, end int) error {
 	return context.Cause(ctx)
 }
 
-// sendEvent repeats one event until it is acknowledged. Every second event has a key and one id for all attempts. Each attempt of the others has its own
+// sendEvent repeats one event until it is acknowledged, and begins at the same node for all events of a client, so that a node that does not respond keeps its own
+// clients only. Every second event has a key and one id for all attempts. Each attempt of the others has its own
 // id, so that rows can be told apart. Acknowledged ids must be in the table once, other ids at most once.
 func (l *load) sendEvent(ctx context.Context, event, client int) error {
 	pause := ctxio.Pause{First: 20 * time.Millisecond, Last: time.Second}
+	begin := time.Now()
 	for attempt := 1; ; attempt++ {
-		node := (client + event + attempt) % len(l.nodes)
+		node := (client + attempt) % len(l.nodes)
 		url := l.nodes[node].url()
 		if url == "" {
 			if attempt%len(l.nodes) != 0 {
@@ -144,18 +173,18 @@ func (l *load) sendEvent(ctx context.Context, event, client int) error {
 			}
 		} else {
 			id, key := fmt.Sprintf("%07d-%d", event, attempt), ""
-			if event%2 == 0 {
+			if event%2 == 0 && l.keys {
 				id = fmt.Sprintf("%07d-0", event)
 				key = id
 			}
-			status, err := l.post(ctx, url, key, fmt.Appendf(nil, `{"id":%q,"event":%d}`, id, event))
+			status, err := post(ctx, l.nodes[node].client, url, key, fmt.Appendf(nil, `{"id":%q,"event":%d}`, id, event))
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case err != nil:
 				l.failure("no answer")
 			case status == http.StatusOK:
-				l.success(id, l.nodes[node])
+				l.success(id, l.nodes[node], time.Since(begin))
 				return nil
 			case status < http.StatusInternalServerError:
 				return fmt.Errorf("node %s refuses event %d with status %d: see %s", l.nodes[node].Name, event, status, l.nodes[node].logPath())
@@ -169,7 +198,7 @@ func (l *load) sendEvent(ctx context.Context, event, client int) error {
 	}
 }
 
-func (l *load) post(ctx context.Context, url, key string, body []byte) (status int, err error) {
+func post(ctx context.Context, client *http.Client, url, key string, body []byte) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
@@ -178,7 +207,7 @@ func (l *load) post(ctx context.Context, url, key string, body []byte) (status i
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	resp, err := l.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"time"
 )
@@ -16,37 +18,67 @@ type loss struct {
 	kind lossKind
 }
 
+// lossKind is the name of a loss in the flag -kinds and in the table.
 type lossKind string
 
 // The losses.
 const (
-	away    lossKind = "is killed, and stays away until another node has moved its rows"
-	back    lossKind = "is killed, and comes back at once"
-	wiped   lossKind = "is killed, loses its disk, and comes back without it"
-	paused  lossKind = "stands still until another node has moved its rows, and continues"
-	adopter lossKind = "is killed, and then the node that takes over, before both come back"
-	stopped lossKind = "is stopped in good order, and comes back at once"
-	all     lossKind = "and all others are killed, and come back at once"
-	damaged lossKind = "is killed, and comes back with a damaged copy of a log"
-	cut     lossKind = "is cut off from the others until another node has moved its rows"
-	blink   lossKind = "is cut off from the others for a moment"
-	deaf    lossKind = "does not hear the others for a while"
-	link    lossKind = "and the next one do not hear each other for a while"
+	away    lossKind = "away"
+	back    lossKind = "back"
+	wiped   lossKind = "wiped"
+	paused  lossKind = "paused"
+	adopter lossKind = "adopter"
+	stopped lossKind = "stopped"
+	all     lossKind = "all"
+	damaged lossKind = "damaged"
+	cut     lossKind = "cut"
+	blink   lossKind = "blink"
+	deaf    lossKind = "deaf"
+	link    lossKind = "link"
+	far     lossKind = "far"
+	clock   lossKind = "clock"
+	disk    lossKind = "disk"
+	rebuilt lossKind = "build"
 )
 
-// network connects the servers of the nodes, if the connection can be cut.
+// does says what a node does in each.
+var does = map[lossKind]string{
+	away:    "is killed, and stays away until another node has moved its rows",
+	back:    "is killed, and comes back at once",
+	wiped:   "is killed, loses its disk, and comes back without it",
+	paused:  "stands still until another node has moved its rows, and continues",
+	adopter: "is killed, and then the node that takes over, before both come back",
+	stopped: "is stopped in good order, and comes back at once",
+	all:     "and all others are killed, and come back at once",
+	damaged: "is killed, and comes back with a damaged copy of a log",
+	cut:     "is cut off from the others until another node has moved its rows",
+	blink:   "is cut off from the others for a moment",
+	deaf:    "does not hear the others for a while",
+	link:    "and the next one do not hear each other for a while",
+	far:     "is 170 ms away from the others for a while",
+	clock:   "has a clock that jumps by minutes and hours, forth and back",
+	disk:    "has a disk that takes 50 to 500 ms for each sync, for a while",
+	rebuilt: "is stopped in good order, and comes back as the other build",
+}
+
+// network connects the nodes.
 type network interface {
-	// peers returns the address that the server of a node advertises, and its peers.
-	peers(node int) (advertise string, peers []string)
-	// cut swallows all that one node sends to another, and heal lets everything flow again.
+	// address returns where the server of a node listens, what it advertises, and its peers.
+	address(node int) (listen, advertise string, peers []string)
+	// start starts the process of a node, and dial connects to it.
+	start(node int, cmd *exec.Cmd) error
+	dial(node int) func(ctx context.Context, network, address string) (net.Conn, error)
+	// cut swallows all that one node sends to another, moveAway delays all that a node sends to others and they to it, and heal lets everything flow again.
 	cut(from, to int) error
+	moveAway(node int, delay time.Duration) error
 	heal() error
 }
 
-// A blink lasts for a moment, shorter than the lease, and some other cuts for a while, longer than that.
+// A blink lasts for a moment, shorter than the lease, and some other losses for a while, longer than that. A slow one lasts long.
 const (
 	moment = 2 * time.Second
 	while  = 7 * time.Second
+	long   = 15 * time.Second
 )
 
 // losses are the three of the story, or as many at random as the flag says.
@@ -59,7 +91,16 @@ func (c config) losses() []loss {
 		kinds = append(kinds, paused)
 	}
 	if c.connect != nil {
-		kinds = append(kinds, cut, blink, deaf, link)
+		kinds = append(kinds, cut, blink, deaf, link, far)
+	}
+	if c.program != "" {
+		kinds = append(kinds, clock, disk)
+	}
+	if c.other != "" {
+		kinds = append(kinds, rebuilt)
+	}
+	if len(c.kinds) > 0 {
+		kinds = slices.DeleteFunc(kinds, func(k lossKind) bool { return !slices.Contains(c.kinds, string(k)) })
 	}
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	var list []loss
@@ -67,7 +108,7 @@ func (c config) losses() []loss {
 		if i%len(kinds) == 0 { // each kind as often as the others
 			rng.Shuffle(len(kinds), func(a, b int) { kinds[a], kinds[b] = kinds[b], kinds[a] })
 		}
-		list = append(list, loss{rng.IntN(size), kinds[i%len(kinds)]})
+		list = append(list, loss{rng.IntN(c.size), kinds[i%len(kinds)]})
 	}
 	return list
 }
@@ -79,8 +120,10 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 	defer cancel()
 	p := r.nodes[l.node]
 	instance := p.instance()
-	r.screen.say("%s (%s) %s", p.Name, instance, l.kind)
+	r.screen.say("%s (%s) %s", p.Name, instance, does[l.kind])
 	begin := time.Now()
+	r.hurt = []*process{p}
+	r.beginFault()
 	ids, err := r.loseAndStart(ctx, p, instance, l)
 	if err != nil {
 		return err
@@ -93,7 +136,7 @@ func (r *runner) lose(ctx context.Context, l loss) error {
 	if err := r.everybodyReady(ctx); err != nil {
 		return err
 	}
-	if err := r.heals(ctx, l.kind); err != nil {
+	if err := r.heals(ctx, l.kind, begin); err != nil {
 		return err
 	}
 	if l.kind == wiped { // all rows may have been in the table before
@@ -122,12 +165,28 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 	case cut:
 		return r.silence(ctx, p, instance, func() error { return r.cut(l) }, r.net.heal)
 	case blink:
-		return r.cutFor(ctx, l, moment)
+		return r.forA(ctx, moment, p, func() error { return r.cut(l) }, r.net.heal)
 	case deaf, link:
-		return r.cutFor(ctx, l, while)
+		return r.forA(ctx, while, p, func() error { return r.cut(l) }, r.net.heal)
+	case far:
+		return r.forA(ctx, long, p, func() error { return r.net.moveAway(l.node, 85*time.Millisecond) }, r.net.heal)
+	case disk:
+		return r.forA(ctx, long, p, func() error { return p.disturb(0, 500*time.Millisecond) }, p.calm)
+	case clock:
+		jump := func() time.Duration { return time.Minute + time.Duration(r.rng.Int64N(int64(12*time.Hour))) }
+		back := func() error {
+			if p.clockIsRight(ctx) {
+				return fmt.Errorf("the clock of node %s did not jump: its program %s was not built for that", p.Name, p.program)
+			}
+			return p.disturb(-jump(), 0)
+		}
+		if _, err := r.forA(ctx, while, p, func() error { return p.disturb(jump(), 0) }, back); err != nil {
+			return nil, err
+		}
+		return r.forA(ctx, while, p, func() error { return nil }, p.calm)
 	}
 	lost := []*process{p}
-	if l.kind == stopped {
+	if l.kind == stopped || l.kind == rebuilt {
 		err = p.stop()
 	} else {
 		p.kill()
@@ -139,6 +198,8 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 	switch l.kind {
 	case away:
 		_, err = r.adopted(ctx, instance)
+	case rebuilt:
+		p.program, p.next = p.next, p.program
 	case wiped:
 		err = p.wipe()
 	case damaged:
@@ -157,8 +218,10 @@ func (r *runner) loseAndStart(ctx context.Context, p *process, instance string, 
 		if other, err = r.taken(ctx, instance); err == nil {
 			other.kill()
 			lost = append(lost, other)
+			r.hurt = lost
 		}
 	case all:
+		r.hurt = r.nodes
 		for _, other := range r.nodes {
 			if other != p {
 				other.kill()
@@ -193,8 +256,11 @@ func (r *runner) cut(l loss) (err error) {
 	p := r.nodes[l.node]
 	p.set(func() { p.what = "cut off" })
 	for other := range r.nodes {
-		if other == l.node || l.kind == link && other != (l.node+1)%size {
+		if other == l.node || l.kind == link && other != (l.node+1)%len(r.nodes) {
 			continue
+		}
+		if l.kind == link {
+			r.hurt = append(r.hurt, r.nodes[other])
 		}
 		err = errors.Join(err, r.net.cut(other, l.node))
 		if l.kind != deaf {
@@ -204,17 +270,17 @@ func (r *runner) cut(l loss) (err error) {
 	return err
 }
 
-// cutFor cuts for a time. Whether the node loses its instance depends on how busy the machine is, and on who leads.
-func (r *runner) cutFor(ctx context.Context, l loss, d time.Duration) (ids []string, err error) {
-	if err := r.cut(l); err != nil {
+// forA disturbs a node for a time. Whether it loses its instance depends on how busy the machine is, and on who leads.
+func (r *runner) forA(ctx context.Context, d time.Duration, p *process, begin, end func() error) (ids []string, err error) {
+	if err := begin(); err != nil {
 		return nil, err
 	}
-	ids = r.of(r.nodes[l.node])
+	ids = r.of(p)
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-	err = errors.Join(context.Cause(ctx), r.net.heal())
+	err = errors.Join(context.Cause(ctx), end())
 	r.over()
 	return ids, err
 }
@@ -226,7 +292,7 @@ func (r *runner) over() {
 }
 
 // heals waits until all nodes have been ready for as long as the flag says, and notes how long after the end of the fault one of them was not.
-func (r *runner) heals(ctx context.Context, kind lossKind) error {
+func (r *runner) heals(ctx context.Context, kind lossKind, begin time.Time) error {
 	if r.settle == 0 {
 		return nil
 	}
@@ -235,7 +301,12 @@ func (r *runner) heals(ctx context.Context, kind lossKind) error {
 	for {
 		last := max(r.ended.Load(), r.unready.Load())
 		if took := time.Duration(last - r.ended.Load()); time.Since(time.Unix(0, last)) >= r.settle {
-			r.healed[kind] = append(r.healed[kind], took.Round(100*time.Millisecond))
+			f := r.figures[kind]
+			if f == nil {
+				f = new(figures)
+				r.figures[kind] = f
+			}
+			f.add(r.acks(), begin, time.Now(), took, r.nodes, r.hurt)
 			r.screen.say("all nodes are ready %.1fs after the fault", took.Seconds())
 			return nil
 		}
@@ -295,8 +366,9 @@ func (r *runner) taken(ctx context.Context, instance string) (*process, error) {
 
 // find waits for a node whose state meets a condition.
 func (r *runner) find(ctx context.Context, instance string, met func(readiness) bool) (*process, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for {
-		changed := r.table.changes()
 		for _, p := range r.nodes {
 			p.mu.Lock()
 			ok := met(p.status)
@@ -306,7 +378,7 @@ func (r *runner) find(ctx context.Context, instance string, met func(readiness) 
 			}
 		}
 		select {
-		case <-changed:
+		case <-tick.C:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("no node takes over %s: %w; see the logs in %s", instance, context.Cause(ctx), r.dir)
 		}

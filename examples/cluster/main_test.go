@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forebay/forebay/internal/seedtest"
 )
@@ -25,15 +26,20 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	cycles = flag.Int("cycles", 10, "losses of TestLosses")
-	settle = flag.Duration("settle", 0, "how long all nodes are ready after each loss of TestLosses, see the flag of the program")
-	seed   = flag.Uint64("seed", 0, "seed of the losses; 0: the one that FOREBAY_SEED gives, or a new one")
+	cycles  = flag.Int("cycles", 10, "losses of TestLosses")
+	nodes   = flag.Int("nodes", 3, "nodes of TestLosses")
+	chaos   = flag.Bool("chaos", false, "build the nodes of TestLosses so that their clocks jump and their disks are slow; it compiles everything again")
+	kinds   = flag.String("kinds", "", "kinds of losses of TestLosses, see the flag of the program")
+	older   = flag.Int("older", 0, "how many commits the other build of TestLosses is older; 0: there is no other build")
+	proxies = flag.Bool("proxies", false, "connect nodes by proxies even where the user may make network namespaces")
+	settle  = flag.Duration("settle", 0, "how long all nodes are ready after each loss of TestLosses, see the flag of the program")
+	seed    = flag.Uint64("seed", 0, "seed of the losses; 0: the one that FOREBAY_SEED gives, or a new one")
 )
 
 var lastLine = regexp.MustCompile(`\ncluster: sent=(\d+) rows=\d+ lost=0 duplicated=0 recovered=\S+ unconfirmed=\d+ stalled=\S+ losses=(\d+) damaged=(\d+)\n$`)
 
 // play runs the program.
-func play(t *testing.T, events, losses int, args ...string) {
+func play(t *testing.T, programs []string, events, losses int, args ...string) {
 	t.Helper()
 	from := *seed
 	if from == 0 {
@@ -43,16 +49,22 @@ func play(t *testing.T, events, losses int, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.connect = func(listen []string) (network, error) { return newLinks(t, listen) }
+	cfg.program, cfg.other = programs[0], programs[1]
+	cfg.connect = func(listen []string) (network, error) { return newNetwork(t, listen) }
 	var out strings.Builder
 	err = run(t.Context(), cfg, io.MultiWriter(&out, t.Output()))
 	m := lastLine.FindStringSubmatch(out.String())
-	if err != nil || m == nil || m[1] != strconv.Itoa(events) || m[2] != strconv.Itoa(losses) {
-		for _, path := range []string{"a.log", "b.log", "c.log"} {
-			log, _ := os.ReadFile(filepath.Join(cfg.dir, path))
+	sent := 0
+	if m != nil {
+		sent, _ = strconv.Atoi(m[1])
+	}
+	if err != nil || sent < events || m[2] != strconv.Itoa(losses) {
+		logs, _ := filepath.Glob(filepath.Join(cfg.dir, "*.log"))
+		for _, path := range logs {
+			log, _ := os.ReadFile(path)
 			t.Logf("%s:\n%s", path, log)
 		}
-		t.Fatalf("seed %d: %v", cfg.seed, err)
+		t.Fatalf("seed %d: got %d events, want at least %d, and no error: %v", cfg.seed, sent, events, err)
 	}
 	meant := 0
 	for _, l := range cfg.losses() {
@@ -111,14 +123,26 @@ func TestDamage(t *testing.T) {
 }
 
 // The story that the program plays by default.
-func TestCluster(t *testing.T) { play(t, 3000, 3, "-settle", "500ms") }
+func TestCluster(t *testing.T) { play(t, []string{"", ""}, 3000, 3, "-settle", "500ms") }
 
-// Nodes are lost at random: killed, stopped past the lease, cut off, deaf, without their disks, with a damaged copy of a log.
+// Nodes are lost at random: killed, stopped past the lease, cut off, deaf, without their disks, with a damaged copy of a log, with a wrong clock, with a slow
+// disk, and with an earlier build in their place.
 func TestLosses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes of losses")
 	}
-	play(t, 500*(*cycles+1), *cycles, "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000", "-settle", settle.String())
+	programs := []string{"", ""}
+	if *chaos || *older > 0 {
+		programs[0] = build(t, ".")
+	}
+	if *older > 0 {
+		programs[1] = buildOf(t, fmt.Sprintf("HEAD~%d", *older))
+	}
+	args := []string{"-nodes", strconv.Itoa(*nodes), "-cycles", strconv.Itoa(*cycles), "-checkpoint-bytes", "50000", "-settle", settle.String()}
+	if *kinds != "" {
+		args = append(args, "-kinds", *kinds)
+	}
+	play(t, programs, 200*(*cycles+1), *cycles, args...)
 }
 
 // compare counts missing, doubled and unexpected rows separately.
@@ -127,5 +151,25 @@ func TestCompare(t *testing.T) {
 	a := compare(acked, map[string]int{"1-1": 1, "2-1": 3, "3-1": 1})
 	if got := fmt.Sprintf("%d %d %d %d %q", a.rows, a.lost, a.duplicated, a.unconfirmed, a.examples); got != `5 1 2 1 ["lost 3-2" "doubled 2-1"]` {
 		t.Error(got)
+	}
+}
+
+// The table counts from the begin of a fault to its end. Nodes that the fault concerns have no part in the column of nodes that are well.
+func TestFigures(t *testing.T) {
+	a, b, c := new(process), new(process), new(process)
+	begin := time.Unix(0, 0)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	var f figures
+	f.add([]ack{{a, at(1), time.Second}, {b, at(3), 2 * time.Second}, {a, at(8), 3 * time.Second}, {b, at(9), 4 * time.Second}}, begin, at(12), 2*time.Second,
+		[]*process{a, b, c}, []*process{c})
+	if got, want := f.String(), "1 | 2.0, 2.0 | 5.0 | 7.0 | 4.0, 4.0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	f.add(nil, begin, at(30), 4*time.Second, []*process{a}, []*process{a}) // no node is well
+	if got := new(figures).String(); !strings.Contains(got, "| – |") {
+		t.Errorf("got %s, want a dash where no node was well", got)
+	}
+	if got, want := f.String(), "2 | 4.0, 4.0 | 30.0 | 7.0 | 4.0, 4.0"; got != want {
+		t.Errorf("after a fault without an acknowledgement: got %s, want %s", got, want)
 	}
 }

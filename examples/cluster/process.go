@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,11 @@ type process struct {
 	// lost receives the reason why the node has lost its instance, and failed how the process has ended if it ended by itself.
 	lost   func(why string)
 	failed func(error)
+	// program is the program, and next a different build of it.
+	program, next string
+	run           func(*exec.Cmd) error
+	// client sends events, and asker asks how the node is.
+	client, asker *http.Client
 
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -38,21 +44,49 @@ type process struct {
 }
 
 func newProcess(cfg nodeConfig, lost func(string), failed func(error)) *process {
-	return &process{nodeConfig: cfg, lost: lost, failed: failed, changed: make(chan struct{})}
+	return &process{nodeConfig: cfg, lost: lost, failed: failed, run: (*exec.Cmd).Start, changed: make(chan struct{})}
 }
+
+// chaosEnv is the variable with the path of the file that disturbs a node, see testdata/chaos.go.
+const chaosEnv = "FOREBAY_CLUSTER_CHAOS"
+
+// disturb sets how wrong the clock of the node is, and how long its disk takes for each sync at most.
+func (p *process) disturb(jump, sync time.Duration) error {
+	path := p.folder() + ".chaos"
+	if err := os.WriteFile(path+".new", fmt.Appendln(nil, int64(jump), int64(sync)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// clockIsRight reports whether the node says that its clock is right.
+func (p *process) clockIsRight(ctx context.Context) bool {
+	p.mu.Lock()
+	address := p.told.Address
+	p.mu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readiness-check", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := p.asker.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	return err == nil && time.Since(at).Abs() < 30*time.Second
+}
+
+func (p *process) calm() error { return p.disturb(0, 0) }
 
 // start starts the process. It does not wait until the node serves.
 func (p *process) start() error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	env, err := json.Marshal(p.nodeConfig)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), nodeEnv+"="+string(env))
+	cmd := exec.Command(p.program)
+	cmd.Env = append(os.Environ(), nodeEnv+"="+string(env), chaosEnv+"="+p.folder()+".chaos")
 	cmd.Stderr = os.Stderr
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
@@ -61,7 +95,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := p.run(cmd); err != nil {
 		return err
 	}
 	p.cmd, p.ended, p.over = cmd, make(chan struct{}), new(atomic.Bool)

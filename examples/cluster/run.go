@@ -9,7 +9,9 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -20,9 +22,6 @@ import (
 	"github.com/forebay/forebay/driver"
 	"github.com/forebay/forebay/mapping"
 )
-
-// size is the number of nodes.
-const size = 3
 
 // longest bounds each wait. An election takes 4 to 9 seconds, and more on a busy machine.
 const longest = 3 * time.Minute
@@ -40,7 +39,8 @@ type runner struct {
 
 	// ended is when the last fault was over, and unready when a node was not ready since then last, in nanoseconds of the clock.
 	ended, unready atomic.Int64
-	healed         map[lossKind][]time.Duration
+	figures        map[lossKind]*figures
+	hurt           []*process // the nodes that the fault concerns
 }
 
 // run runs the program, with nodes, load, losses, and the comparison at the end.
@@ -54,7 +54,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	}
 	r := &runner{
 		config: cfg, screen: newScreen(out), table: newTable(filepath.Join(cfg.dir, "tables")),
-		rng: mathrand.New(mathrand.NewPCG(cfg.seed, 1)), healed: make(map[lossKind][]time.Duration),
+		rng: mathrand.New(mathrand.NewPCG(cfg.seed, 1)), figures: make(map[lossKind]*figures),
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -62,10 +62,11 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.load = newLoad(nodes, cfg.clients)
+	r.load = &load{ledger: newLedger(), nodes: nodes, keys: cfg.other == ""} // an earlier build may not know the keys of other nodes
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(watching) })
+	watch.Go(func() { r.readTable(watching) })
 	if r.settle > 0 {
 		watch.Go(func() { r.observe(watching) })
 	}
@@ -85,7 +86,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 
 // play starts the nodes, sends the events and loses nodes, and returns when the table has all acknowledged events, or the time for it is over.
 func (r *runner) play(ctx context.Context) error {
-	r.screen.say("three nodes start in %s", r.dir)
+	r.screen.say("%d nodes start in %s", len(r.nodes), r.dir)
 	for _, p := range r.nodes {
 		if err := p.start(); err != nil {
 			return err
@@ -133,7 +134,7 @@ func makeTable(ctx context.Context, path string) error {
 func (r *runner) newNodes(failed func(error)) ([]*process, error) {
 	var peers []string
 	var listeners []net.Listener
-	for attempts := 0; len(peers) < size; attempts++ {
+	for attempts := 0; len(peers) < r.size; attempts++ {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+mathrand.IntN(12000)))
 		if err != nil && attempts == 100 {
 			return nil, fmt.Errorf("no free port on the loopback interface: %w", err)
@@ -153,35 +154,53 @@ func (r *runner) newNodes(failed func(error)) ([]*process, error) {
 			return nil, err
 		}
 	}
+	program := r.program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
 	secret := rand.Text()
 	var nodes []*process
 	for i, address := range peers {
 		name := string(rune('a' + i))
 		cfg := nodeConfig{Name: name, Dir: r.dir, Listen: address, Peers: peers, Secret: secret, Lease: r.lease, Checkpoint: r.checkpoint}
+		transport := &http.Transport{MaxIdleConnsPerHost: r.clients}
 		if r.net != nil {
-			cfg.Advertise, cfg.Peers = r.net.peers(i)
+			cfg.Listen, cfg.Advertise, cfg.Peers = r.net.address(i)
+			transport.DialContext = r.net.dial(i)
 		}
 		lost := func(why string) { r.screen.say("%s has lost its instance, and begins a new one: %s", name, why) }
-		nodes = append(nodes, newProcess(cfg, lost, failed))
+		p := newProcess(cfg, lost, failed)
+		p.program, p.next = program, r.other
+		p.client = &http.Client{Transport: transport, Timeout: patience}
+		p.asker = &http.Client{Transport: transport, Timeout: time.Second}
+		if r.net != nil {
+			p.run = func(cmd *exec.Cmd) error { return r.net.start(i, cmd) }
+		}
+		nodes = append(nodes, p)
 	}
 	return nodes, nil
 }
 
 // sendAndLose sends the events in as many parts as there are losses, and one more. In the middle of each part but the last one a node is
-// lost, and the next part begins when the cluster has recovered. So each loss is the only one at its time.
+// lost, and the next part begins when the cluster has recovered. Until then the clients send some more events. So each loss is the only one at its time.
 func (r *runner) sendAndLose(ctx context.Context) error {
 	losses := r.losses()
 	for i := range len(losses) + 1 {
 		part := func(k int) int { return r.n * k / (2 * (len(losses) + 1)) }
-		sent := make(chan error, 1)
+		begin := int(r.next.Load()) - part(2*i)
+		sent, over := make(chan error, 1), make(chan struct{})
 		sending, cancel := context.WithCancel(ctx)
-		go func() { sent <- r.send(sending, r.clients, part(2*i+2)) }()
+		go func() { sent <- r.send(sending, r.clients, begin+part(2*i+2), over) }()
 		var err error
 		if i < len(losses) {
-			if err = r.await(sending, part(2*i+1)); err == nil {
+			if err = r.await(sending, begin+part(2*i+1)); err == nil {
 				err = r.lose(sending, losses[i])
 			}
 		}
+		close(over)
 		if err != nil {
 			cancel()
 		}
@@ -242,9 +261,11 @@ func (r *runner) verdict(out io.Writer) error {
 	}) {
 		fmt.Fprintln(out, what)
 	}
-	for _, kind := range slices.Sorted(maps.Keys(r.healed)) {
-		slices.Sort(r.healed[kind])
-		fmt.Fprintf(out, "a node %s: all nodes were ready after %s\n", kind, r.healed[kind])
+	if len(r.figures) > 0 {
+		fmt.Fprintf(out, "| a node | runs | ready: median, longest | no node acknowledges | a node that is well does not | p99, longest of an event |\n|---|---|---|---|---|---|\n")
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.figures)) {
+		fmt.Fprintf(out, "| %s: %s | %s |\n", kind, does[kind], r.figures[kind])
 	}
 	fmt.Fprintf(out, "The table, the disks and the logs of the nodes are in %s\n", r.dir)
 	fmt.Fprintf(out, "cluster: sent=%d rows=%d lost=%d duplicated=%d recovered=%s unconfirmed=%d stalled=%s losses=%d damaged=%d\n",

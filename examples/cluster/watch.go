@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
 	"fmt"
 	"io"
-	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +59,7 @@ func (s *screen) endLine() {
 // table is the table as it was read last.
 type table struct {
 	path string
+	seen map[string]bool // files
 
 	mu      sync.Mutex
 	rows    map[string]int
@@ -63,22 +67,35 @@ type table struct {
 	changed chan struct{} // closed when it is read again
 }
 
-func newTable(path string) *table { return &table{path: path, changed: make(chan struct{})} }
-
-func (t *table) read() (rows int) {
-	read, err := stored(t.path)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rows, t.err = read, err
-	close(t.changed)
-	t.changed = make(chan struct{})
-	return len(read)
+func newTable(path string) *table {
+	return &table{path: path, seen: make(map[string]bool), rows: make(map[string]int), changed: make(chan struct{})}
 }
 
-func (t *table) changes() <-chan struct{} {
+// read reads the files that are new. After some hours there are a hundred thousand. The audit reads all of them with the driver.
+func (t *table) read() {
+	paths, err := filepath.Glob(filepath.Join(t.path, tableID, "*.csv"))
+	var ids []string
+	for _, path := range paths {
+		if t.seen[path] || err != nil {
+			continue
+		}
+		t.seen[path] = true
+		var lines [][]string
+		if lines, err = readCSV(path); err == nil && len(lines) > 0 {
+			at := max(slices.Index(lines[0], "id"), 0)
+			for _, line := range lines[1:] {
+				ids = append(ids, line[at])
+			}
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.changed
+	t.err = err
+	for _, id := range ids {
+		t.rows[id]++
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
 }
 
 // await waits until the table has all ids.
@@ -98,24 +115,45 @@ func (t *table) await(ctx context.Context, ids []string) error {
 	}
 }
 
-// watch asks all nodes how they are, reads the table, and shows both, until ctx ends.
-func (r *runner) watch(ctx context.Context) {
-	client := &http.Client{Timeout: time.Second}
+func readCSV(path string) ([][]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return csv.NewReader(f).ReadAll()
+}
+
+// readTable reads the table again and again, until ctx ends. A large one takes a while.
+func (r *runner) readTable(ctx context.Context) {
 	for ctx.Err() == nil {
 		begin := time.Now()
+		r.table.read()
+		select {
+		case <-time.After(max(200*time.Millisecond, 4*time.Since(begin))):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch asks all nodes how they are, and shows that and the table, until ctx ends.
+func (r *runner) watch(ctx context.Context) {
+	for ctx.Err() == nil {
 		var asking sync.WaitGroup
 		for _, p := range r.nodes {
-			asking.Go(func() { p.ask(ctx, client) })
+			asking.Go(func() { p.ask(ctx) })
 		}
 		asking.Wait()
-		rows := r.table.read()
+		r.table.mu.Lock()
+		rows := len(r.table.rows)
+		r.table.mu.Unlock()
 		var nodes strings.Builder
 		for _, p := range r.nodes {
 			fmt.Fprintf(&nodes, "%s %-10s ", p.Name, p.state())
 		}
 		r.screen.show(fmt.Sprintf("%s sent %d/%d  table %d", nodes.String(), r.sent.Load(), r.n, rows)) // within 80 columns
 		select {
-		case <-time.After(max(200*time.Millisecond, 4*time.Since(begin))): // a large table takes a while
+		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
@@ -123,7 +161,6 @@ func (r *runner) watch(ctx context.Context) {
 
 // observe notes when a node is not ready, until ctx ends. It asks more often than watch, which reads the table too.
 func (r *runner) observe(ctx context.Context) {
-	client := &http.Client{Timeout: time.Second}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -131,7 +168,7 @@ func (r *runner) observe(ctx context.Context) {
 			p.mu.Lock()
 			address := p.told.Address
 			p.mu.Unlock()
-			if found, err := ready(ctx, client, address); err != nil || !found.Ready {
+			if found, err := ready(ctx, p.asker, address); err != nil || !found.Ready {
 				r.unready.Store(time.Now().UnixNano())
 			}
 		}
@@ -143,13 +180,13 @@ func (r *runner) observe(ctx context.Context) {
 }
 
 // ask asks the node how it is.
-func (p *process) ask(ctx context.Context, client *http.Client) {
+func (p *process) ask(ctx context.Context) {
 	p.mu.Lock()
 	address, started := p.told.Address, p.told
 	p.mu.Unlock()
 	var status readiness
 	if address != "" {
-		if found, err := ready(ctx, client, address); err == nil {
+		if found, err := ready(ctx, p.asker, address); err == nil {
 			status = found
 		} else {
 			status.Missing = err.Error()
