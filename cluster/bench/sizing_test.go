@@ -71,6 +71,7 @@ func (c plan) disk() float64    { return c.logs() * diskBytes.value / c.servers 
 func (c plan) syncs() float64 {
 	return c.nodes * nodeRecords.value * copies * syncs.value / c.servers
 }
+
 func (c plan) cores() float64 {
 	return c.nodes * nodeRecords.value * recordCPU.value / 1000 / c.servers
 }
@@ -89,8 +90,10 @@ func (c plan) first() string {
 		name  string
 		share float64
 	}{
-		{"bytes to disk", c.disk() / mostDisk.value}, {"syncs", c.syncs() / mostSyncs.value},
-		{"network", max(c.in(), c.out()) / mostNetwork.value}, {"processor", c.cores() / mostCores.value},
+		{"bytes to disk", c.disk() / mostDisk.value},
+		{"syncs", c.syncs() / mostSyncs.value},
+		{"network", max(c.in(), c.out()) / mostNetwork.value},
+		{"processor", c.cores() / mostCores.value},
 	} {
 		if part.share > most {
 			most, first = part.share, part.name
