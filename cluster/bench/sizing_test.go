@@ -30,7 +30,7 @@ var (
 	recordCPU    = input{"ms of the servers' processors for a record", "`scale/nodes=3`, `server_cpu_ns_per_s` / `records_per_s`", 2.1}
 	rowCPU       = input{"µs of a node's processor for a row", "`scale/nodes=3`, `cpu_ns_per_row`", 7.5}
 	beats        = input{"beats of a node in a minute", "`TestCallsOfManyNodes`", 20}
-	questions    = input{"questions for keys that a node asks in a second", "`keys/nodes=5`, `questions_per_s` of a node", 50}
+	questions    = input{"questions for keys that a node asks in a second", "`keys/nodes=3` and `5`, `questions_per_s` of a node: 60 and 43", 50}
 	keyPause     = input{"ms from one question to the next, for each node beyond nine", "`keyPause` of `cluster/keys.go`", 0.5}
 	responseCPU  = input{"ms of all processors for a response to one", "`keys/nodes=7`, `asked_cpu_us_per_response`", 0.5}
 	checkpoint   = input{"objects of a checkpoint", "[checkpoints](#checkpoints)", 10}
@@ -71,6 +71,7 @@ func (c plan) disk() float64    { return c.logs() * diskBytes.value / c.servers 
 func (c plan) syncs() float64 {
 	return c.nodes * nodeRecords.value * copies * syncs.value / c.servers
 }
+
 func (c plan) cores() float64 {
 	return c.nodes * nodeRecords.value * recordCPU.value / 1000 / c.servers
 }
@@ -89,8 +90,10 @@ func (c plan) first() string {
 		name  string
 		share float64
 	}{
-		{"bytes to disk", c.disk() / mostDisk.value}, {"syncs", c.syncs() / mostSyncs.value},
-		{"network", max(c.in(), c.out()) / mostNetwork.value}, {"processor", c.cores() / mostCores.value},
+		{"bytes to disk", c.disk() / mostDisk.value},
+		{"syncs", c.syncs() / mostSyncs.value},
+		{"network", max(c.in(), c.out()) / mostNetwork.value},
+		{"processor", c.cores() / mostCores.value},
 	} {
 		if part.share > most {
 			most, first = part.share, part.name
