@@ -464,7 +464,7 @@ func (r *processes) play(f fault) {
 	r.settle()
 	for _, step := range []func() error{f.begin, f.end} {
 		if err := step(); err != nil {
-			r.t.Fatalf("%s: %v", f.name, err)
+			r.t.Fatalf("%s: got %v, want no error", f.name, err)
 		}
 		r.mark()
 		r.awaitEvents(300, f.healthy...)
@@ -483,7 +483,7 @@ func (r *processes) measure(f fault) (most time.Duration) {
 		time time.Duration
 	}{{"begin", f.begin, 25 * time.Second}, {"end", f.end, 15 * time.Second}} {
 		if err := step.do(); err != nil {
-			r.t.Fatalf("%s: %v", f.name, err)
+			r.t.Fatalf("%s: got %v, want no error", f.name, err)
 		}
 		select { // clients work
 		case <-time.After(step.time):

@@ -190,7 +190,7 @@ func TestHealthNodes(t *testing.T) {
 	c := newConsole(t, console.Options{Tokens: threeTokens, Nodes: func(context.Context) ([]catalog.Node, error) {
 		asked.Add(1)
 		return []catalog.Node{
-			{Name: "a", Instance: "a-0_x", Epoch: 3, Ready: true, LogBytes: 1 << 20, LogMaxBytes: 64 << 20, LogBehind: 1, LogLag: 7},
+			{Name: "a", Instance: "a-0_x", Epoch: 3, Ready: true, Warning: `server "secret" is slow`, LogBytes: 1 << 20, LogMaxBytes: 64 << 20, LogBehind: 1, LogLag: 7},
 			{Name: "b", Instance: "b-0_x", Missing: `the value "secret" is refused`, Damaged: []string{"b-0_w"}, Adopting: []string{"c-0_x\u202e"}},
 		}, errors.New(`server "inner" is away`)
 	}})
@@ -201,8 +201,8 @@ func TestHealthNodes(t *testing.T) {
 	if len(got.Nodes) != 2 || got.Problem != `Nodes may be missing here: server "inner" is away` {
 		t.Fatalf("got %+v, want len(got.Nodes) == 2 and got.Problem == `Nodes may be missing here: server \"inner\" is away`", got)
 	}
-	if a := got.Nodes[1]; !a.Ready || a.Epoch != "3" || a.Log != "1.00 MiB of 64.0 MiB, 1.56 %" || a.Lag != "1 copy, 7 changes" {
-		t.Errorf("got %+v, want a ready node of epoch 3 with its log and its lag", a)
+	if a := got.Nodes[1]; !a.Ready || a.Epoch != "3" || a.Log != "1.00 MiB of 64.0 MiB, 1.56 %" || a.Lag != "1 copy, 7 changes" || a.Missing != `server "secret" is slow` {
+		t.Errorf("got %+v, want a ready node of epoch 3 with its warning, its log and its lag", a)
 	}
 	if b := got.Nodes[0]; b.Ready || b.Missing != `the value "secret" is refused` || b.Damaged[0] != "b-0_w" || b.Adopting[0] != "c-0_x‹U+202E›" || b.Log != "–" || b.Epoch != "–" {
 		t.Errorf("got %+v, want a node that is not ready, its reason, its instances, and no log", b)

@@ -18,7 +18,11 @@ func Stored(s *Server) (messages uint64, err error) {
 }
 
 // Heard returns how many other servers this one has heard.
-func (s *Server) Heard() int { return int(s.hearing.known.Load()) }
+func (s *Server) Heard() int {
+	s.hearing.mu.Lock()
+	defer s.hearing.mu.Unlock()
+	return len(s.hearing.heard)
+}
 
 // Votes reports whether the server takes part in elections.
 func (s *Server) Votes() bool { return s.nats.JetStreamEnabled() }

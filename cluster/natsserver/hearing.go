@@ -3,6 +3,7 @@ package natsserver
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,17 +25,22 @@ const (
 
 var errDeaf = errors.New("it hears no majority of the servers, and takes no part in elections until it does")
 
+// aliveFor is how long a server that was heard may still be alive. Servers that were silent before cannot elect a leader with the others, so leaving would
+// protect no one.
+const aliveFor = 5 * deafAfter
+
 // hearing notices that a server hears no majority.
 type hearing struct {
 	*Server
 	conn   *nats.Conn
 	config server.JetStreamConfig
-	beats  chan string // the names of servers that were heard
 	ready  atomic.Bool // from then on the server may leave elections
 	deaf   atomic.Bool
-	known  atomic.Int32 // how many other servers say that they are there
 	end    context.CancelFunc
-	ended  chan struct{}
+	work   sync.WaitGroup
+
+	mu    sync.Mutex
+	heard map[string]time.Time // when the other servers were heard last, without servers of an earlier release, which do not beat
 }
 
 // hear starts to hear the other servers.
@@ -45,74 +51,71 @@ func (s *Server) hear(o *server.Options) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hearing{
-		Server: s, conn: conn, beats: make(chan string, 16), end: cancel, ended: make(chan struct{}),
+		Server: s, conn: conn, end: cancel, heard: map[string]time.Time{},
 		config: server.JetStreamConfig{ // as the server's own at its start
 			StoreDir: o.StoreDir, SyncInterval: o.SyncInterval, SyncAlways: o.SyncAlways, Strict: !o.NoJetStreamStrict,
 			MaxMemory: o.JetStreamMaxMemory, MaxStore: o.JetStreamMaxStore, CompressOK: true,
 		},
 	}
-	if _, err := conn.Subscribe(beatSubject, func(m *nats.Msg) {
-		select {
-		case h.beats <- string(m.Data):
-		case <-ctx.Done():
-		}
-	}); err != nil {
+	if _, err := conn.Subscribe(beatSubject, func(m *nats.Msg) { h.hear(string(m.Data)) }); err != nil {
 		cancel()
 		conn.Close()
 		return err
 	}
 	s.hearing = h
-	go h.run(ctx)
+	h.work.Go(func() { h.beat(ctx) })
+	h.work.Go(func() { h.watch(ctx) })
 	return nil
 }
 
 // stop returns when the server is left alone.
 func (h *hearing) stop() {
 	h.end()
-	<-h.ended
+	h.work.Wait()
 	h.conn.Close()
 }
 
-func (h *hearing) run(ctx context.Context) {
-	defer close(h.ended)
+func (h *hearing) hear(name string) {
+	if name == h.nats.Name() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard[name] = time.Now()
+}
+
+// beat tells the others that this server is there, even while it leaves or returns.
+func (h *hearing) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	own := h.nats.Name()
-	heard := map[string]time.Time{}
-	last := time.Now()
 	for {
-		h.known.Store(int32(len(heard)))
+		_ = h.conn.Publish(beatSubject, []byte(h.nats.Name())) // it fails only when the server ends
 		select {
 		case <-ctx.Done():
 			return
-		case name := <-h.beats:
-			if name != own {
-				heard[name] = time.Now()
-			}
-			continue
 		case <-tick.C:
 		}
-		_ = h.conn.Publish(beatSubject, []byte(own)) // it fails only when the server ends
-		now := time.Now()
-		if late := now.Sub(last) - beatEvery; late > beatEvery { // this process stood still, and may have beats to read
-			for name := range heard {
-				heard[name] = heard[name].Add(late)
-			}
+	}
+}
+
+// watch leaves elections and returns to them.
+func (h *hearing) watch(ctx context.Context) {
+	tick := time.NewTicker(beatEvery / 2)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
-		last = now
-		silent := 0
-		for name, at := range heard { // a server of an earlier release, which does not beat, is not in it
-			switch {
-			case now.Sub(at) <= deafAfter:
-			case h.connectedSince(name).After(at) && now.Sub(h.connectedSince(name)) > deafAfter:
-				delete(heard, name) // it was started again, with an earlier release
-			default:
-				silent++
-			}
+		if late := time.Since(last); late > 2*beatEvery { // this process stood still, and may have beats to read
+			h.shift(late)
 		}
-		deaf := 2*(h.peers-silent) <= h.peers
-		switch {
-		case deaf && !h.deaf.Load() && h.ready.Load():
+		silent, alive := h.count()
+		majority := h.peers/2 + 1
+		switch deaf := h.peers-silent < majority; {
+		case deaf && alive >= majority && !h.deaf.Load() && h.ready.Load():
 			h.log.Warn("server hears no majority", "silent", silent, "next", "check the network between the servers; the server returns automatically")
 			h.deaf.Store(true)
 			_ = h.nats.ShutdownJetStream() // it has no other error than that it has ended
@@ -121,12 +124,43 @@ func (h *hearing) run(ctx context.Context) {
 			if err := h.nats.EnableJetStream(&config); err != nil {
 				h.log.Warn("server not returned to the cluster", "cause", err, "next", "it is retried automatically")
 				_ = h.nats.ShutdownJetStream()
-				continue
+				break
 			}
 			h.deaf.Store(false)
 			h.log.Info("server hears a majority again")
 		}
+		last = time.Now()
 	}
+}
+
+// shift counts silence from later on.
+func (h *hearing) shift(by time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, at := range h.heard {
+		h.heard[name] = at.Add(by)
+	}
+}
+
+// count returns how many other servers are silent, and how many may be alive, silent or not.
+func (h *hearing) count() (silent, alive int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, at := range h.heard {
+		since := time.Since(at)
+		if since <= aliveFor {
+			alive++
+		}
+		if since <= deafAfter {
+			continue
+		}
+		if connected := h.connectedSince(name); connected.After(at) && time.Since(connected) > deafAfter {
+			delete(h.heard, name) // it was started again, with an earlier release
+			continue
+		}
+		silent++
+	}
+	return silent, alive
 }
 
 // connectedSince returns when a server connected last. Its connection shows that both sides hear each other then.

@@ -104,7 +104,7 @@ func TestServerThatHearsNoMajority(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := clustertest.Eventually(c.Server(0).Ready); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s and healed: got %v, want that the server is ready", name, err)
 		}
 	}
 	publish()

@@ -140,6 +140,7 @@ func (s *Server) Reserved() (reserved, most int64) {
 
 // Other is a different server of the cluster.
 type Other struct {
+	// Name is its [Options.Name].
 	Name string
 	// RoundTrip is how long it took to respond last, on its slowest connection. 0 means that it has not responded yet.
 	RoundTrip time.Duration
