@@ -154,7 +154,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The table counts from the begin of a fault to its end. Nodes that the fault concerns have no part in the column of nodes that are well.
+// The table counts from the start of a fault to its end. Nodes that the fault concerns have no part in the column of nodes that are well.
 func TestFigures(t *testing.T) {
 	a, b, c := new(process), new(process), new(process)
 	begin := time.Unix(0, 0)

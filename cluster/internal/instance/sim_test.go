@@ -56,7 +56,7 @@ func TestSimulation(t *testing.T) {
 			"files moved",
 		},
 		// These happen in about one of ten seeds: 50 seeds lack one of them now and then.
-		150: {"clock wrong", "forgotten", "void", "restored", "hole of replica 0", "hole of replica 1", "hole of replica 2", "log gone", "log went back", "killed while the log is lost"},
+		150: {"slow log", "clock wrong", "forgotten", "void", "restored", "hole of replica 0", "hole of replica 1", "hole of replica 2", "log gone", "log went back", "killed while the log is lost"},
 	} {
 		for _, what := range happens {
 			if n >= least && total[what] == 0 {
@@ -101,6 +101,10 @@ func newSimulation(t *testing.T, seed uint64, count map[string]int) *simulation 
 	s.blocks = s.rng.IntN(4) == 0
 	some := func(p float64) float64 { return p * float64(s.rng.IntN(3)) / 2 }
 	delay := time.Duration(s.rng.IntN(50)) * time.Millisecond
+	if seed%5 == 0 { // the disks of the servers are slow
+		delay *= 10
+		s.saw("slow log")
+	}
 	s.log.SetFaults(changelogtest.Faults{
 		Delay: delay, Timeout: time.Second,
 		LostRequests: some(0.01), LateRequests: some(0.01), RepeatedRequests: some(0.05), LostResponses: some(0.01), NewLeaders: some(0.01), StaleReads: some(0.1),
