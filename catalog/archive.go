@@ -80,7 +80,7 @@ func (c *Catalog) ArchiveReplays(sourceID, id string) ArchiveReplays {
 func (r ArchiveReplays) Start(spec ReplaySpec) (Task, error) {
 	c, ref := r.c, r.ref
 	if c.co.isShared() {
-		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: each node has its own runs. Replay on one node, with SinkHandle.Replay.")
+		return Task{}, refuse(BadRequest, "Archives are not replayed over the API of a cluster: a run belongs to one node. Replay on one node, with SinkHandle.Replay.")
 	}
 	if err := spec.options().Validate(); err != nil {
 		return Task{}, refuse(BadRequest, "%s", sentence(err))

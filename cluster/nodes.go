@@ -102,7 +102,7 @@ func (n *Node) Nodes(ctx context.Context) ([]catalog.Node, error) {
 // are the nodes that should respond.
 func (n *Node) recorded(ctx context.Context, known map[string]*catalog.Node) (awaited map[string]bool, err error) {
 	awaited = map[string]bool{}
-	if err := n.keys.records.wait(ctx); err != nil {
+	if err := cmp.Or(n.keys.records.wait(ctx), context.Cause(ctx)); err != nil {
 		return awaited, fmt.Errorf("cluster: %w", err)
 	}
 	for instance, o := range n.keys.records.all() {

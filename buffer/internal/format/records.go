@@ -170,6 +170,7 @@ type Arrival struct {
 
 // ArrivingPosition is a position of another engine that does not belong to this one yet.
 type ArrivingPosition struct {
+	// From says who gives the position, and Value is the position of the other engine.
 	From  Arrival `json:"from"`
 	Value []byte  `json:"value"`
 }

@@ -55,14 +55,14 @@
 //
 // # What moves to the instance of the adopter
 //
-// The rows of an adopted instance leave for their tables. Its rejected records move to the instance of the adopter. So do its files that no table takes
-// now. The table refuses them until an operator acts, or has not taken them for a minute. The move has five steps. Each step is durable before the
-// next one begins:
+// The rows of an adopted instance leave for their tables. Its rejected records move to the instance of the adopter. So do the positions of its replays,
+// and its files that no table takes now. The table refuses them until an operator acts, or has not taken them for a minute. The move has five steps. Each
+// step is durable before the next one begins:
 //
 //	pause     the adopter refuses changes of the rejected records, and no import of a file runs or begins
 //	copy      copies of all of them are in the log of the adopter's instance, where no caller finds them and nothing imports them
 //	decide    one write of the record of the adopted instance: MovedTo names the adopter's instance
-//	arrive    the copies join the quarantines and the files of the adopter's instance
+//	arrive    the copies join the quarantines, the files and the positions of the adopter's instance
 //	give up   the adopted instance is drained, and its log is deleted
 //
 // A copy has the id of the record or file and names the session and the epoch of its mover. Until MovedTo is written the records and files are where
@@ -82,7 +82,11 @@
 // A file moves with its ids. The table knows its rows by the id of the file, or by the ids of its parts, and staging knows the objects by the ids of the
 // slices. So only records move, and an import that the lost node had begun is an import of the same id. See [buffer.Moves.BeginDeparture].
 //
-// A file whose slices are not all in staging does not move. While something keeps the instance, its log gets short. The adopter makes a checkpoint,
+// The position of a replay says how far the rows of the instance come, which are in their tables or move too. So a replay continues at the adopter. A
+// node that does not have a run asks the others before it begins one of that name, see [Instance.HasRun].
+//
+// A file whose slices are not all in staging does not move, because the adopter could not upload them either. After a minute without progress the instance
+// gives up its turn, and the log says what to do. While something keeps the instance, its log gets short. The adopter makes a checkpoint,
 // trims the log, and opens it once more, so that the servers give back the room that the owner had reserved. Later checkpoints keep the log short.
 //
 // # The end of an adopted instance

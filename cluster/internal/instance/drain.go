@@ -162,8 +162,10 @@ func (d *drainage) retry(ctx context.Context, text string, try func() error) err
 			err = backoff.Permanent(err)
 		default:
 			d.keep(fmt.Sprintf("%s: %v", text, err))
-			if time.Since(d.adopted) >= importPatience { // the others are not to wait for it
+			if time.Since(d.adopted) >= importPatience { // no other instance waits for it
 				d.free()
+				d.log.Warn("adopted instance not drained yet", "cause", err,
+					"next", "check that the servers, staging and the archive respond; the rows are safe in the log")
 			}
 		}
 		return err
