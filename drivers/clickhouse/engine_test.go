@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/forebay/forebay/datatype"
@@ -28,5 +29,12 @@ func TestOutage(t *testing.T) {
 func TestKillsOfTheServer(t *testing.T) {
 	target := open(t, Options{})
 	rows := func(table string) [][]string { return readTable(t, target.client.database, table) }
-	clienttest.KillsOfTheServer(t, drivertest.Tables{Target: target, Rows: rows}, &server, false)
+	count := func() (n int, err error) {
+		counted, err := target.client.rows(t.Context(), "SELECT toString(count()) FROM "+target.table(clienttest.Table))
+		if err == nil {
+			n, err = strconv.Atoi(counted[0][0])
+		}
+		return n, err
+	}
+	clienttest.KillsOfTheServer(t, drivertest.Tables{Target: target, Rows: rows}, count, &server, false)
 }

@@ -25,5 +25,10 @@ func TestOutage(t *testing.T) {
 // The server is killed at random moments while clients send and files are imported. The engine acknowledges every event, and each is in
 // the table once.
 func TestKillsOfTheServer(t *testing.T) {
-	clienttest.KillsOfTheServer(t, tables(t, open(t, Options{})), &server, false)
+	target := open(t, Options{})
+	count := func() (n int, err error) {
+		err = target.db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+quote(clienttest.Table)).Scan(&n)
+		return n, err
+	}
+	clienttest.KillsOfTheServer(t, tables(t, target), count, &server, false)
 }

@@ -25,13 +25,22 @@ func TestOutage(t *testing.T) {
 // The server is killed at random moments while clients send and files are imported. The engine acknowledges every event, and each is in
 // the table once.
 func TestKillsOfTheServer(t *testing.T) {
-	clienttest.KillsOfTheServer(t, tables(t, open(t, Options{})), &server, false)
+	target := open(t, Options{})
+	clienttest.KillsOfTheServer(t, tables(t, target), target.events(t), &server, false)
+}
+
+// events counts the rows of the table of package clienttest.
+func (t *Target) events(tb testing.TB) func() (int, error) {
+	return func() (n int, err error) {
+		err = t.pool.QueryRow(tb.Context(), "SELECT count(*) FROM "+t.table(clienttest.Table)).Scan(&n)
+		return n, err
+	}
 }
 
 // The same with several tables, whose files are imported together.
 func TestKillsOfTheServerWithManyTables(t *testing.T) {
 	target := open(t, Options{})
-	clienttest.KillsOfTheServer(t, tables(t, target), &server, true)
+	clienttest.KillsOfTheServer(t, tables(t, target), target.events(t), &server, true)
 	times := map[string]int{} // now() is the same for all files of a transaction
 	for _, row := range readTable(t, target.options.Schema, imports) {
 		times[row[3]]++
