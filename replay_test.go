@@ -395,3 +395,55 @@ func TestReplayRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A run that another engine has, or may have, does not begin here, and leaves nothing. It is in progress here while others are asked. A run of this
+// engine continues without a question, so that it does not depend on other engines.
+func TestReplayElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e *forebay.Engine
+		elsewhere, asked := true, 0
+		e, mem := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}), func(o *forebay.Options) {
+			o.ReplayElsewhere = func(ctx context.Context, source, sink, run string) error {
+				asked++
+				if has, err := e.Sink(source, sink).HasReplay(ctx, run); err != nil || !has {
+					t.Errorf("while others are asked: got %t, %v, want that the engine has the run", has, err)
+				}
+				if elsewhere {
+					return forebay.ErrReplayElsewhere
+				}
+				return nil
+			}
+		})
+		mustDefine(t, e, events(archived, lenient))
+		ingestN(t, e, 0, 300)
+		mustDefine(t, e, again())
+		sink := e.Sink("again", "rows")
+		replay := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := sink.Replay(ctx, forebay.ReplayOptions{Run: "r", Archived: "web", RowsPerSecond: 100})
+			return err
+		}
+		if err := replay(); !errors.Is(err, forebay.ErrReplayElsewhere) {
+			t.Errorf("a run of another engine: got %v, want ErrReplayElsewhere", err)
+		}
+		if has, err := sink.HasReplay(t.Context(), "r"); err != nil || has {
+			t.Errorf("after the refusal: got %t, %v, want that the engine does not have the run", has, err)
+		}
+		elsewhere = false
+		if err := replay(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a new run: got %v, want that it is not done in time", err)
+		}
+		elsewhere = true
+		if err := replay(); err != nil {
+			t.Errorf("the run continues: got %v, want no error", err)
+		}
+		if asked != 2 {
+			t.Errorf("others were asked %d times, want 2", asked)
+		}
+		if err := e.FlushAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantN(t, mem, 0, 300)
+	})
+}
