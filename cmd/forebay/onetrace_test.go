@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forebay/forebay"
-	"github.com/forebay/forebay/internal/cputime"
+	"github.com/forebay/forebay/internal/viewtest"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
@@ -77,7 +77,7 @@ func BenchmarkOneTrace(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer db.Close()
-				i, best, cpu := 0, time.Hour, cputime.Process()
+				i, best, cpu := 0, time.Hour, viewtest.CPU()
 				for b.Loop() {
 					i += 7919
 					var spans int
@@ -93,7 +93,7 @@ func BenchmarkOneTrace(b *testing.B) {
 				}
 				b.ReportMetric(float64(best.Microseconds())/1e3, "ms/best")
 				if target.driver == "duckdb" || target.driver == "sqlite" { // in this process
-					b.ReportMetric(float64((cputime.Process()-cpu).Milliseconds())/float64(b.N), "cpu-ms/op")
+					b.ReportMetric(float64((viewtest.CPU()-cpu).Milliseconds())/float64(b.N), "cpu-ms/op")
 				}
 			})
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,15 +136,6 @@ func (s *Server) Folder(prefix, stop string, command func(args ...string) (*exec
 	}
 	s.sweeper = cmd
 	return nil
-}
-
-// FreeAddress returns an address of the loopback interface on which nothing listens.
-func FreeAddress() (string, error) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return free.Addr().String(), free.Close()
 }
 
 // Launch starts the process of the server in its folder, and returns when ready has no error.

@@ -22,9 +22,13 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/datatype"
 	"github.com/forebay/forebay/driver"
+	"github.com/forebay/forebay/internal/cputime"
 	"github.com/forebay/forebay/mapping"
 	"github.com/forebay/forebay/otlpflat"
 )
+
+// CPU returns the CPU that this process has used, which contains that of the databases in it.
+func CPU() time.Duration { return cputime.Process() }
 
 // Where says where the tables are, with the dialect of the database, and a schema of it or a folder of files.
 type Where struct{ Dialect, Schema, Folder string }

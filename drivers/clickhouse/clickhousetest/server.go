@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/internal/porttest"
 	"github.com/forebay/forebay/internal/servertest"
 )
 
@@ -188,9 +189,11 @@ func (s *Server) create() (err error) {
 	if err := s.Folder("ch", servertest.Killed, nil); err != nil {
 		return err
 	}
-	if s.address, err = servertest.FreeAddress(); err != nil {
+	addresses, err := porttest.Addresses(1)
+	if err != nil {
 		return err
 	}
+	s.address = addresses[0]
 	return s.start()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/forebay/forebay/internal/porttest"
 	"github.com/forebay/forebay/internal/servertest"
 )
 
@@ -126,11 +127,11 @@ func (s *Server) create() error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", install, err, out)
 	}
-	address, err := servertest.FreeAddress()
+	addresses, err := porttest.Addresses(1)
 	if err != nil {
 		return err
 	}
-	s.port = address[strings.LastIndexByte(address, ':')+1:]
+	s.port = addresses[0][strings.LastIndexByte(addresses[0], ':')+1:]
 	if err := s.start(); err != nil {
 		return err
 	}
