@@ -65,6 +65,8 @@ var byChance = map[string]string{
 	"buffer.(*Buffer).verifySink":            "a slice is in staging, or not yet, when an Inspection counts it",
 	"buffer.Inspect":                         "damage hits the record of the position",
 	"buffer.Ticket.Wait":                     "a commit ends together with the context of its caller",
+	"buffer.(*grace).stop":                   "more than a few callers wait for one group",
+	"buffer.(*grace).wait":                   "more than a few callers wait for one group",
 	"buffer.newReplay":                       "damage hits the record of the format",
 	"internal/pebblestore.(*tableScan).scan": "damage hits the last block of a table and a different one",
 	"internal/pebblestore.readTable":         "damage hits a block that the head of a table points to",
