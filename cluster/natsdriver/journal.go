@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/forebay/forebay/cluster/changelog"
+	"github.com/forebay/forebay/driverkit/ctxio"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -158,8 +159,16 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 	}
 	ctx, cancel := j.options.elections.bound(ctx, j.options.AppendTimeout)
 	defer cancel()
-	ack, err := j.js.PublishMsg(ctx, &nats.Msg{Subject: s.subject, Data: data},
-		jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(uint64(after)), jetstream.WithExpectStream(j.name()))
+	var ack *jetstream.PubAck
+	pause := ctxio.Pause{First: time.Millisecond, Last: 64 * time.Millisecond}
+	for range 10 {
+		ack, err = j.js.PublishMsg(ctx, &nats.Msg{Subject: s.subject, Data: data},
+			jetstream.WithRetryAttempts(0), jetstream.WithExpectLastSequence(uint64(after)), jetstream.WithExpectStream(j.name()))
+		// The server of this connection may not know yet that the leader of a new stream listens.
+		if !errors.Is(err, jetstream.ErrNoStreamResponse) || pause.Wait(ctx) != nil {
+			break
+		}
+	}
 	switch {
 	case wrongLast(err):
 		return fmt.Errorf("natsdriver: append to %s: %w: %w", j.name(), changelog.ErrLost, err)
