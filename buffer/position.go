@@ -21,6 +21,9 @@ type Position struct {
 	Value []byte
 }
 
+// RunPosition is the prefix of the names of the positions of replays of an archive. [Moves.ReceivePositions] moves them with the instance of a lost node.
+const RunPosition = "replay/"
+
 // Bounds of positions. The record of a sink holds them, and each commit with one writes that record.
 const (
 	maxPositions     = 16

@@ -205,7 +205,7 @@ func (r *Replays) List(ctx context.Context, sinkID string) ([]Progress, error) {
 	}
 	var all []Progress
 	for name, value := range positions {
-		if !strings.HasPrefix(name, kept.RunPosition) {
+		if !strings.HasPrefix(name, buffer.RunPosition) {
 			continue
 		}
 		p, err := parseProgress(value)
@@ -223,7 +223,7 @@ func (r *Replays) Has(ctx context.Context, sinkID, name string) (bool, error) {
 	if _, runs := r.runs.Load(runKey(sinkID, name)); runs {
 		return true, nil
 	}
-	value, err := r.buf.Sink(sinkID).Position(ctx, kept.RunPosition+name)
+	value, err := r.buf.Sink(sinkID).Position(ctx, buffer.RunPosition+name)
 	switch {
 	case errors.Is(err, buffer.ErrUnknownSink):
 		return false, nil
@@ -240,7 +240,7 @@ func (r *Replays) Forget(ctx context.Context, sinkID, name string) error {
 		return fmt.Errorf("%w: %q: wait for its end", ErrRuns, name)
 	}
 	defer r.runs.Delete(key)
-	return r.buf.Sink(sinkID).SetPosition(ctx, buffer.Position{Name: kept.RunPosition + name})
+	return r.buf.Sink(sinkID).SetPosition(ctx, buffer.Position{Name: buffer.RunPosition + name})
 }
 
 func parseProgress(value []byte) (p Progress, err error) {

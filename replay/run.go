@@ -67,7 +67,7 @@ func (r *Run) link(ctx context.Context) (err error) {
 
 // begin reads the position of the run, or stores a new one.
 func (r *Run) begin(ctx context.Context) error {
-	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, kept.RunPosition+r.opts.Run)
+	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, buffer.RunPosition+r.opts.Run)
 	if errors.Is(err, buffer.ErrPositionArrives) {
 		return fmt.Errorf("%w, and moves to this one: %q: repeat the call in a moment", ErrElsewhere, r.opts.Run)
 	}
@@ -146,7 +146,7 @@ func (r *Run) position() buffer.Position {
 	if err != nil {
 		panic(fmt.Sprintf("forebay: encode %T: %v", r.now, err)) // times of this age, and of options that were encoded before
 	}
-	return buffer.Position{Name: kept.RunPosition + r.opts.Run, Value: value}
+	return buffer.Position{Name: buffer.RunPosition + r.opts.Run, Value: value}
 }
 
 // save stores the position alone.

@@ -7,9 +7,6 @@ import (
 	"github.com/forebay/forebay/buffer"
 )
 
-// RunPosition is the prefix of the names of the positions of replays of archives.
-const RunPosition = "replay/"
-
 // CallKey hashes the name of a call. With the length of the source id first, keys of two sources cannot collide.
 func CallKey(sourceID, name string) (k buffer.Key) {
 	text := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sourceID)))

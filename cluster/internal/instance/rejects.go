@@ -9,7 +9,6 @@ import (
 	"github.com/forebay/forebay"
 	"github.com/forebay/forebay/buffer"
 	"github.com/forebay/forebay/cluster/changelog"
-	"github.com/forebay/forebay/internal/kept"
 )
 
 // errOwes says that a source was erased while records or files moved.
@@ -41,7 +40,7 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	switch {
 	case !staged(now): // the last replay has made rows, or an import has ended
 		return false, resume()
-	case settled(now) && rejected(now) == 0 && e.Buffer().Moves().Positions(kept.RunPosition) == 0:
+	case settled(now) && rejected(now) == 0 && e.Buffer().Moves().Positions(buffer.RunPosition) == 0:
 		return true, nil
 	}
 	by := buffer.Mover{Instance: name, Session: owner.Session, Epoch: owner.Epoch}
@@ -55,7 +54,7 @@ func (d *drainage) moveRest(ctx context.Context, e *forebay.Engine, adoption Ado
 	}
 	runs := 0
 	if err == nil {
-		runs, err = own.Moves().ReceivePositions(ctx, e.Buffer(), kept.RunPosition, by)
+		runs, err = own.Moves().ReceivePositions(ctx, e.Buffer(), buffer.RunPosition, by)
 	}
 	if err == nil {
 		var owes bool
