@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/postgres
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130205719-ed3fb2e54d75
+	github.com/forebay/forebay v0.0.0-20261130233903-30fd244bffca
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
