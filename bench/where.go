@@ -36,7 +36,7 @@ const modulePath = "github.com/forebay/forebay"
 const storeStage = "commit"
 
 var stages = []stage{
-	{"map", []string{".(*call).mapRow", "/mapping."}},
+	{"map", []string{".(*ingestion).mapRow", "/mapping."}},
 	{"copy", []string{"/buffer.(*Buffer).append"}},
 	{"compress", []string{"/buffer.(*packer).", "/buffer.(*compressor).", "/buffer.(*DefinedSink).precompress"}},
 	{storeStage, []string{"/buffer.(*Buffer).commitLoop", "/buffer.(*Buffer).syncLoop", "/buffer.(*Buffer).confirmLoop"}},

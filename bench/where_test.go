@@ -75,7 +75,7 @@ func TestPartOf(t *testing.T) {
 		want  string
 		stack []string
 	}{
-		{"map", []string{"runtime.memmove", modulePath + "/mapping.(*Mapper).AppendRow", modulePath + ".(*call).mapRow", "main.measure.func1"}},
+		{"map", []string{"runtime.memmove", modulePath + "/mapping.(*Mapper).AppendRow", modulePath + ".(*ingestion).mapRow", "main.measure.func1"}},
 		{"compress", []string{modulePath + "/buffer.(*compressor).member", modulePath + "/buffer.(*Buffer).prepare", modulePath + "/buffer.(*Buffer).commitLoop"}},
 		{"compress", []string{modulePath + "/buffer.(*compressor).member", modulePath + "/buffer.(*sliceSource).WriteTo"}},
 		{"commit", []string{modulePath + "/internal/pebblestore.(*file).Write", pebble + "(*DB).Apply", modulePath + "/buffer.(*Buffer).commitLoop"}},

@@ -109,7 +109,7 @@ func (h SinkHandle) SetPosition(ctx context.Context, p Position) error {
 			t.touchSink(s)
 			return
 		}
-		if _, known := s.rec.Positions[p.Name]; !known && len(s.rec.Positions) >= maxPositions {
+		if _, known := s.rec.Positions[p.Name]; !known && s.positions() >= maxPositions {
 			refused = fmt.Errorf("%w: %q", ErrTooManyPositions, sinkID)
 			return
 		}

@@ -36,6 +36,16 @@ func (s *sinkState) positionArrives(name string) bool {
 	return false
 }
 
+// positions returns the number of positions that do not arrive from an engine. Called with mu held.
+func (s *sinkState) positions() (n int) {
+	for key := range s.rec.Positions {
+		if _, _, arriving := parseArriving(key); !arriving {
+			n++
+		}
+	}
+	return n
+}
+
 // Positions returns the number of positions whose names begin with a prefix, in all sinks.
 func (m Moves) Positions(prefix string) (n int) {
 	m.b.mu.RLock()

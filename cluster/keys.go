@@ -267,7 +267,7 @@ func (k *callKeys) round(list []*question) error {
 		delete(awaited, name)
 	}
 	k.mu.Lock()
-	k.due = time.Now().Add(keyPause * time.Duration(max(0, len(awaited)-keyFree)))
+	k.due = time.Now().Add(keyPause * time.Duration(max(0, nodesOf(awaited)-keyFree)))
 	k.mu.Unlock()
 	request, _ := json.Marshal(r) // it is always JSON
 	err := k.askAwaited(ctx, request, awaited, func(data []byte) { k.take(data, list, awaited) })
@@ -288,6 +288,15 @@ func (k *callKeys) round(list []*question) error {
 		k.log.Warn("calls with a key refused", "instances", missing, "next", "if a node was stopped or lost, do nothing: calls are accepted when it is back or another node has taken over")
 	}
 	return fmt.Errorf("%w: %w", forebay.ErrKeyUnclear, err)
+}
+
+// nodesOf returns how many nodes speak for instances. A node may speak for many that it has adopted.
+func nodesOf(awaited map[string]string) int {
+	nodes := map[string]bool{}
+	for _, node := range awaited {
+		nodes[node] = true
+	}
+	return len(nodes)
 }
 
 // askAwaited sends a request to all other nodes, if instances are awaited, and returns when take has removed them all. take gets each response.

@@ -85,6 +85,8 @@ func (k *callKeys) respondRun(ctx context.Context, data []byte) []byte {
 		return nil
 	}
 	k.records.hear(r.Instance)
+	ctx, cancel := context.WithTimeout(ctx, keyPatience) // the asker waits no longer
+	defer cancel()
 	a := runResponse{Format: nodeFormat, Node: k.node}
 	a.Instances, a.Has = k.hasRun(ctx, r.Source, r.Sink, r.Run, true)
 	response, _ := json.Marshal(a) // it is always JSON

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,12 +68,9 @@ func (r *Run) link(ctx context.Context) (err error) {
 
 // begin reads the position of the run, or stores a new one.
 func (r *Run) begin(ctx context.Context) error {
-	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, buffer.RunPosition+r.opts.Run)
-	if errors.Is(err, buffer.ErrPositionArrives) {
-		return fmt.Errorf("%w, and moves to this one: %q: repeat the call in a moment", ErrElsewhere, r.opts.Run)
-	}
+	value, err := r.saved(ctx)
 	if err != nil {
-		return r.host.Known(err)
+		return err
 	}
 	source, _, _ := strings.Cut(r.sinkID, "/")
 	archived, generation := cmp.Or(r.opts.Archived, source), r.opts.Generation
@@ -93,6 +91,9 @@ func (r *Run) begin(ctx context.Context) error {
 	// The run is in progress here before others are asked. So of two that begin at once, at two engines, at least one finds the other.
 	if err := r.host.Elsewhere(ctx, r.opts.Run); err != nil {
 		return err
+	}
+	if value, err := r.saved(ctx); err != nil || value != nil { // the run has moved here since the first look
+		return cmp.Or(err, r.moves())
 	}
 	now := time.Now().UTC()
 	r.now = Progress{Run: r.opts.Run, Archived: archived, Generation: generation, From: r.opts.From.UTC(), To: r.opts.To.UTC(), Began: now}
@@ -116,6 +117,19 @@ func (r *Run) begin(ctx context.Context) error {
 	return r.host.Known(err)
 }
 
+// saved returns the position of the run, nil if there is none.
+func (r *Run) saved(ctx context.Context) ([]byte, error) {
+	value, err := r.of.buf.Sink(r.sinkID).Position(ctx, buffer.RunPosition+r.opts.Run)
+	if errors.Is(err, buffer.ErrPositionArrives) {
+		return nil, r.moves()
+	}
+	return value, r.host.Known(err)
+}
+
+func (r *Run) moves() error {
+	return fmt.Errorf("%w, and moves to this one: %q: repeat the call in a moment", ErrElsewhere, r.opts.Run)
+}
+
 // exists refuses an archive without any record. Its name is probably wrong, and a replay of nothing would look like a success.
 func (r *Run) exists(ctx context.Context) error {
 	ever := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -126,18 +140,18 @@ func (r *Run) exists(ctx context.Context) error {
 	return err
 }
 
-// forgetOldest forgets the oldest run that is done. Without one it returns full.
+// forgetOldest forgets the run that ended first. Its caller has had the longest time to hear of the end. Without a run that is done it returns full.
 func (r *Run) forgetOldest(ctx context.Context, full error) error {
 	all, err := r.of.List(ctx, r.sinkID)
 	if err != nil {
 		return r.host.Known(err)
 	}
-	for _, p := range all {
-		if p.Done() {
-			return r.host.Known(r.of.Forget(ctx, r.sinkID, p.Run))
-		}
+	all = slices.DeleteFunc(all, func(p Progress) bool { return !p.Done() })
+	if len(all) == 0 {
+		return full
 	}
-	return full
+	oldest := slices.MinFunc(all, func(a, b Progress) int { return a.Ended.Compare(b.Ended) })
+	return r.host.Known(r.of.Forget(ctx, r.sinkID, oldest.Run))
 }
 
 // position encodes where the run is.

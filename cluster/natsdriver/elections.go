@@ -102,13 +102,13 @@ func (e *elections) hear(m *nats.Msg) {
 	}
 }
 
-// bound returns a context that ends after a time, and a moment after the next election.
-func (e *elections) bound(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+// bound returns a context that ends after a time, and a moment after the next election of a stream, or of any stream if it has no name.
+func (e *elections) bound(ctx context.Context, stream string, within time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	if e == nil {
 		return ctx, cancel
 	}
-	next := e.last("").next
+	next := e.last(stream).next
 	go func() {
 		select {
 		case <-next:

@@ -157,7 +157,7 @@ func (j *Journal) Append(ctx context.Context, after changelog.Position, data []b
 	if err != nil {
 		return fmt.Errorf("natsdriver: append to %s: %w", j.name(), err)
 	}
-	ctx, cancel := j.options.elections.bound(ctx, j.options.AppendTimeout)
+	ctx, cancel := j.options.elections.bound(ctx, j.name(), j.options.AppendTimeout)
 	defer cancel()
 	var ack *jetstream.PubAck
 	pause := ctxio.Pause{First: time.Millisecond, Last: 64 * time.Millisecond}

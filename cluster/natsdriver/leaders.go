@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,7 +26,9 @@ func (l *Log) Leaders(ctx context.Context, instance string) iter.Seq2[string, er
 		if info.Cluster == nil {
 			return
 		}
-		defer l.electing(instance)()
+		leading := l.leading(instance)
+		leading.RLock() // so that no writer moves the leader meanwhile
+		defer leading.RUnlock()
 		for _, replica := range info.Cluster.Replicas {
 			err := errors.New("its server is away")
 			if !replica.Offline {
@@ -71,23 +74,14 @@ func (l *Log) lead(ctx context.Context, stream, replica string) error {
 	return err
 }
 
-// electing keeps the leader of an instance's log where it is, until the function that it returns is called.
-func (l *Log) electing(instance string) (end func()) {
-	change := func(by int) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.elects[instance] += by; l.elects[instance] == 0 {
-			delete(l.elects, instance)
-		}
-	}
-	change(1)
-	return func() { change(-1) }
-}
-
-func (l *Log) isElecting(instance string) bool {
+// leading returns the lock that decides who moves the leader of an instance's log: readers of each replica hold it shared, a writer alone.
+func (l *Log) leading(instance string) *sync.RWMutex {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.elects[instance] > 0
+	if l.leads[instance] == nil {
+		l.leads[instance] = new(sync.RWMutex)
+	}
+	return l.leads[instance]
 }
 
 const (
@@ -134,28 +128,36 @@ func (w *writer) stay() {
 // falls silent, the leader moves to the other one and back, which raises its term by two. Then the lost replica, which raises its term by one,
 // follows it.
 func (w *writer) leadAt(want string) func(context.Context) {
-	lost := map[string]bool{} // the silent replicas for which the leader has moved
 	return func(ctx context.Context) {
 		info := w.info(ctx)
 		if info == nil {
 			return
 		}
 		silent, current := replicas(info)
-		for _, name := range current {
-			delete(lost, name)
-		}
 		switch {
 		case info.Cluster.Leader != want:
 			if slices.Contains(current, want) {
 				w.move(ctx, want)
 			}
-		case len(current) > 0 && slices.ContainsFunc(silent, func(name string) bool { return !lost[name] }):
+		case len(current) > 0 && w.log.newlySilent(w.instance, silent, current):
 			w.move(ctx, current[0], want)
-			for _, name := range silent {
-				lost[name] = true
-			}
 		}
 	}
+}
+
+// newlySilent notes the silent replicas of an instance's log, and reports whether one of them is new. The next writer knows them too, or a writer whose
+// records end with the move would be followed by one that moves again.
+func (l *Log) newlySilent(instance string, silent, current []string) (found bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := slices.DeleteFunc(l.silent[instance], func(name string) bool { return slices.Contains(current, name) })
+	for _, name := range silent {
+		if !slices.Contains(known, name) {
+			known, found = append(known, name), true
+		}
+	}
+	l.silent[instance] = known
+	return found
 }
 
 const (
@@ -195,18 +197,19 @@ func (w *writer) leaveSlow() func(context.Context) {
 			}
 		}
 		if best != "" {
+			took[best] = max(took[best], pace.Took/2) // until it leads: a server that cannot lead is not tried again and again
 			w.move(ctx, best)
 			w.log.forgetPace(w.instance)
 		}
 	}
 }
 
-// info returns what the leader says, or nil if the leader should not be moved now.
+// info returns the state of the stream, or nil if the leader does not respond.
 func (w *writer) info(ctx context.Context) *jetstream.StreamInfo {
 	ctx, cancel := context.WithTimeout(ctx, leadWithin)
 	defer cancel()
 	info, err := w.log.info(ctx, w.stream, 0)
-	if err != nil || info.Cluster == nil || w.log.isElecting(w.instance) {
+	if err != nil || info.Cluster == nil {
 		return nil
 	}
 	return info
@@ -233,6 +236,11 @@ func (w *writer) move(ctx context.Context, servers ...string) {
 		return
 	}
 	defer release()
+	leading := w.log.leading(w.instance)
+	if !leading.TryLock() {
+		return // the next look tries again
+	}
+	defer leading.Unlock()
 	for _, server := range servers {
 		ctx, cancel := context.WithTimeout(ctx, leadWithin)
 		_ = w.log.lead(ctx, w.stream.CachedInfo().Config.Name, server) // the next look sees who leads

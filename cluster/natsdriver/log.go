@@ -21,8 +21,9 @@ type Log struct {
 	options calls
 
 	mu     sync.Mutex
-	elects map[string]int  // how many calls of Leaders are at work, by instance
-	paces  map[string]Pace // by instance
+	leads  map[string]*sync.RWMutex // who moves the leader, by instance
+	silent map[string][]string      // the replicas that were silent when the leader was moved, by instance
+	paces  map[string]Pace          // by instance
 }
 
 var _ interface {
@@ -42,7 +43,7 @@ func NewLog(conn *nats.Conn, o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)
 	}
-	return &Log{conn: conn, js: js, options: calls{o.withDefaults(), newElections(conn)}, elects: map[string]int{}, paces: map[string]Pace{}}, nil
+	return &Log{conn: conn, js: js, options: calls{o.withDefaults(), newElections(conn)}, leads: map[string]*sync.RWMutex{}, silent: map[string][]string{}, paces: map[string]Pace{}}, nil
 }
 
 // The metadata of a stream.
@@ -177,6 +178,9 @@ func (l *Log) Delete(ctx context.Context, instance string) error {
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("natsdriver: delete the log of %s: %w", instance, err)
 	}
-	l.forgetPace(instance)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.paces, instance)
+	delete(l.silent, instance)
 	return nil
 }

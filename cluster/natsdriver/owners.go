@@ -117,7 +117,7 @@ func (o *Owners) CompareAndSet(ctx context.Context, key string, old changelog.Ve
 	if err != nil {
 		return 0, fmt.Errorf("natsdriver: set %s: %w", key, err)
 	}
-	ctx, cancel := o.options.elections.bound(ctx, o.options.AppendTimeout)
+	ctx, cancel := o.options.elections.bound(ctx, "KV_"+o.bucket, o.options.AppendTimeout)
 	defer cancel()
 	var revision uint64
 	err = compared(ctx, func() (err error) {
@@ -157,7 +157,7 @@ func (o *Owners) Delete(ctx context.Context, key string, old changelog.Version) 
 	if ttl := status.LimitMarkerTTL(); ttl > 0 {
 		options = append(options, jetstream.PurgeTTL(ttl))
 	}
-	ctx, cancel := o.options.elections.bound(ctx, o.options.AppendTimeout)
+	ctx, cancel := o.options.elections.bound(ctx, "KV_"+o.bucket, o.options.AppendTimeout)
 	defer cancel()
 	err = compared(ctx, func() error { return kv.Purge(ctx, key, options...) })
 	switch {

@@ -82,7 +82,7 @@ func withRetries[T any](ctx context.Context, o calls, request func(context.Conte
 	var last error
 	wait := firstAttempt
 	result, err := backoff.Retry(ctx, func() (T, error) {
-		ctx, cancel := o.elections.bound(ctx, wait)
+		ctx, cancel := o.elections.bound(ctx, "", wait)
 		defer cancel()
 		wait = min(wait*3/2, attempt)
 		result, err := request(ctx)

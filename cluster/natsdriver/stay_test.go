@@ -81,7 +81,7 @@ func TestElectionEndsWaiting(t *testing.T) {
 		}
 		return errors.New("no append was lost")
 	}
-	for round := 0; lost() != nil && round < 20; round++ {
+	for round := 0; lost() != nil && round < 100; round++ {
 		for range 20 {
 			n.pending = append(n.pending, n.Append(data(len(n.pending)+1)))
 		}

@@ -172,7 +172,7 @@ func (w *writer) await(t *ticket) error {
 	for {
 		elected := w.elected()
 		if late == nil && (elected.count != t.elections || t.sent.Sub(elected.at) < lateAfter) {
-			late = time.After(lateAfter)
+			late = time.After(max(lateAfter, 4*w.log.Pace(w.instance).Took))
 		}
 		select {
 		case ack := <-t.published.Ok():

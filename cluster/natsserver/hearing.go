@@ -112,9 +112,10 @@ func (h *hearing) watch(ctx context.Context) {
 		if late := time.Since(last); late > 2*beatEvery { // this process stood still, and may have beats to read
 			h.shift(late)
 		}
-		silent, alive := h.count()
+		silent, heard, alive := h.count()
 		majority := h.peers/2 + 1
-		switch deaf := h.peers-silent < majority; {
+		// A server that was replaced under a different name is silent for ever, so the names that are heard count too.
+		switch deaf := h.peers-silent < majority && heard+1 < majority; {
 		case deaf && alive >= majority && !h.deaf.Load() && h.ready.Load():
 			h.log.Warn("server hears no majority", "silent", silent, "next", "check the network between the servers; the server returns automatically")
 			h.deaf.Store(true)
@@ -137,13 +138,16 @@ func (h *hearing) watch(ctx context.Context) {
 func (h *hearing) shift(by time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := time.Now()
 	for name, at := range h.heard {
-		h.heard[name] = at.Add(by)
+		if h.heard[name] = at.Add(by); h.heard[name].After(now) {
+			h.heard[name] = now
+		}
 	}
 }
 
-// count returns how many other servers are silent, and how many may be alive, silent or not.
-func (h *hearing) count() (silent, alive int) {
+// count returns how many other servers are silent, how many are heard, and how many may be alive, silent or not.
+func (h *hearing) count() (silent, heard, alive int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, at := range h.heard {
@@ -152,6 +156,7 @@ func (h *hearing) count() (silent, alive int) {
 			alive++
 		}
 		if since <= deafAfter {
+			heard++
 			continue
 		}
 		if connected := h.connectedSince(name); connected.After(at) && time.Since(connected) > deafAfter {
@@ -160,7 +165,7 @@ func (h *hearing) count() (silent, alive int) {
 		}
 		silent++
 	}
-	return silent, alive
+	return silent, heard, alive
 }
 
 // connectedSince returns when a server connected last. Its connection shows that both sides hear each other then.

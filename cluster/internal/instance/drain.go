@@ -65,13 +65,11 @@ func (i *Instance) Drain(ctx context.Context, k *changelog.Keeper) { i.drainer.d
 func (d *drainer) drain(ctx context.Context, k *changelog.Keeper) {
 	job := &drainage{
 		drainer: d, k: k, dir: d.disk().PathJoin(d.dir, k.Instance()), adopted: time.Now(),
-		free: sync.OnceFunc(func() { <-d.slots }), log: d.opts.Logger.With("instance", k.Instance()),
+		log: d.opts.Logger.With("instance", k.Instance()),
 	}
 	job.show(nil)
 	defer job.hide()
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
+	if job.take(ctx) != nil {
 		return
 	}
 	defer job.free()
@@ -92,7 +90,7 @@ type drainage struct {
 	k       *changelog.Keeper
 	dir     string
 	adopted time.Time
-	free    func()    // gives up the turn
+	turn    bool      // it has one of the slots
 	arrived bool      // the rejected records and files belong to the instance of this node
 	cut     bool      // a checkpoint has shortened the log
 	notCut  time.Time // when the last attempt to shorten the log failed
@@ -154,6 +152,9 @@ func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error
 // log, so that there are few of them.
 func (d *drainage) retry(ctx context.Context, text string, try func() error) error {
 	return retryWithin(ctx, d.opts, time.Minute, text, func() error {
+		if err := d.take(ctx); err != nil { // many instances may wait for staging, and few at once may restore when it is back
+			return backoff.Permanent(err)
+		}
 		err := try()
 		switch {
 		case err == nil:
@@ -170,6 +171,27 @@ func (d *drainage) retry(ctx context.Context, text string, try func() error) err
 		}
 		return err
 	})
+}
+
+// take waits for a turn, and free gives it up.
+func (d *drainage) take(ctx context.Context) error {
+	if d.turn {
+		return nil
+	}
+	select {
+	case d.slots <- struct{}{}:
+		d.turn = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *drainage) free() {
+	if d.turn {
+		d.turn = false
+		<-d.slots
+	}
 }
 
 // keep notes why the instance is still there, for [Report]. Empty means that it is being drained.

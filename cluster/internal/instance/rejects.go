@@ -103,16 +103,16 @@ func (d *drainage) endMove(ctx context.Context, e *forebay.Engine, adoption Adop
 // runsOfSink is how many replays a sink remembers. A commit of a replay writes the positions of all of them.
 const runsOfSink = 16
 
-// forgetRuns lets the sinks of this node's instance forget their oldest finished replays, as a new replay does.
+// forgetRuns lets the sinks of this node's instance forget the replays that ended first, as a new replay does.
 func (d *drainage) forgetRuns(ctx context.Context) {
 	for _, s := range d.own.engine.Stats().Sinks {
 		sink := d.own.engine.Sink(s.Source, s.Sink)
 		runs, err := sink.Replays(ctx)
-		for n := len(runs) - runsOfSink; n > 0 && err == nil; n-- {
-			if at := slices.IndexFunc(runs, forebay.ReplayProgress.Done); at >= 0 {
-				err = sink.ForgetReplay(ctx, runs[at].Run)
-				runs = slices.Delete(runs, at, at+1)
-			}
+		more := len(runs) - runsOfSink
+		runs = slices.DeleteFunc(runs, func(r forebay.ReplayProgress) bool { return !r.Done() })
+		slices.SortFunc(runs, func(a, b forebay.ReplayProgress) int { return a.Ended.Compare(b.Ended) })
+		for n := 0; n < min(more, len(runs)) && err == nil; n++ {
+			err = sink.ForgetReplay(ctx, runs[n].Run)
 		}
 		if err != nil {
 			d.log.Debug("old replays not forgotten", "sink", s.Sink, "cause", err) // the next adoption tries again
