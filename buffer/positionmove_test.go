@@ -98,3 +98,34 @@ func TestPositionsMove(t *testing.T) {
 		t.Errorf("the first buffer has the positions %s, %v, want 3, because its owner forgets them", got, err)
 	}
 }
+
+// Positions that arrive take no room from the runs that a sink has itself, or a new run would forget finished ones for nothing.
+func TestArrivingPositionsTakeNoRoom(t *testing.T) {
+	from := openAt(t, "from", memoryOptions(t, buffertest.NewMemory()))
+	defer closeBuffer(t, from)
+	to := openAt(t, "to", memoryOptions(t, buffertest.NewMemory()))
+	defer closeBuffer(t, to)
+	define(t, from, "a")
+	define(t, to, "a")
+	set := func(b *buffer.Buffer, name string) error {
+		return b.Sink("a").SetPosition(t.Context(), buffer.Position{Name: name, Value: []byte("x")})
+	}
+	const room = 16
+	for n := range room {
+		if err := set(from, fmt.Sprint("run/from-", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	by := buffer.Mover{Instance: "i", Session: "s", Epoch: 7}
+	if n, err := to.Moves().ReceivePositions(t.Context(), from, "run/", by); err != nil || n != room {
+		t.Fatalf("got %d positions, %v, want %d", n, err, room)
+	}
+	for n := range room {
+		if err := set(to, fmt.Sprint("run/to-", n)); err != nil {
+			t.Fatalf("position %d beside %d that arrive: got %v, want no error", n, room, err)
+		}
+	}
+	if err := set(to, "run/more"); !errors.Is(err, buffer.ErrTooManyPositions) {
+		t.Errorf("a position beyond %d: got %v, want ErrTooManyPositions", room, err)
+	}
+}

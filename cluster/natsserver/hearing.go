@@ -114,8 +114,7 @@ func (h *hearing) watch(ctx context.Context) {
 		}
 		silent, heard, alive := h.count()
 		majority := h.peers/2 + 1
-		// A server that was replaced under a different name is silent for ever, so the names that are heard count too.
-		switch deaf := h.peers-silent < majority && heard+1 < majority; {
+		switch deaf := isDeaf(h.peers, silent, heard); {
 		case deaf && alive >= majority && !h.deaf.Load() && h.ready.Load():
 			h.log.Warn("server hears no majority", "silent", silent, "next", "check the network between the servers; the server returns automatically")
 			h.deaf.Store(true)
@@ -132,6 +131,13 @@ func (h *hearing) watch(ctx context.Context) {
 		}
 		last = time.Now()
 	}
+}
+
+// isDeaf reports whether a server of so many hears no majority. A server that was replaced under a different name is silent for ever, so the names that
+// are heard count too. A server of an earlier release is never heard, so the names that are silent count as well.
+func isDeaf(servers, silent, heard int) bool {
+	majority := servers/2 + 1
+	return servers-silent < majority && heard+1 < majority
 }
 
 // shift counts silence from later on.
