@@ -41,7 +41,7 @@ var ErrTooManyPositions = errors.New("a sink may have at most 16 positions")
 func (h SinkHandle) Position(ctx context.Context, name string) ([]byte, error) {
 	all, arriving, err := h.positions(ctx)
 	if err == nil && all[name] == nil && arriving[name] {
-		err = fmt.Errorf("%w: %q of sink %q", ErrPositionArrives, name, h.id)
+		err = fmt.Errorf("buffer: position %q of sink %q: %w", name, h.id, ErrPositionArrives)
 	}
 	return all[name], err
 }
@@ -101,7 +101,7 @@ func (h SinkHandle) SetPosition(ctx context.Context, p Position) error {
 			return
 		}
 		if s.positionArrives(p.Name) {
-			refused = fmt.Errorf("%w: %q of sink %q", ErrPositionArrives, p.Name, sinkID)
+			refused = fmt.Errorf("buffer: position %q of sink %q: %w", p.Name, sinkID, ErrPositionArrives)
 			return
 		}
 		if value == nil {

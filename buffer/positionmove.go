@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/buffer/internal/format"
 )
 
-// ErrPositionArrives is returned for a position that another engine is giving to this one. Repeat the call when the move has ended.
-var ErrPositionArrives = errors.New("the position arrives from another engine")
+// ErrPositionArrives is returned for a position that is moving here from a different engine. Repeat the call when the move has ended.
+var ErrPositionArrives = errors.New("the position is moving here from a different engine: repeat the call when the move has ended")
 
 // arrivingPosition begins the names of positions that arrive, in the record of their sink. The instance that they come from and their own name follow.
 // So an earlier release that reads the record keeps them, and takes none of them for a position of its own.

@@ -52,7 +52,7 @@ type plan struct {
 }
 
 var plans = []plan{
-	{"10 nodes, 3 of them with a server", 10, 3, 1},
+	{"10 nodes, 3 separate servers", 10, 3, 1},
 	{"50 nodes, 9 separate servers", 50, 9, 1},
 	{"200 nodes, 9 separate servers", 200, 9, 1},
 	{"200 nodes in 4 clusters", 50, 9, 4},
@@ -170,7 +170,7 @@ func sizeTable() string {
 			return c.clusters * c.nodes * checkpoint.value / ((256 << 20) / (nodeRows.value * rowBytes.value))
 		})
 	numbers("adoption with 1 GB in the checkpoint: seconds until a different node has the rows", func(plan) float64 { return silence.value + fetchSeconds.value + applySeconds.value })
-	line("used first", plan.first)
+	line("first limit reached", plan.first)
 	return b.String()
 }
 

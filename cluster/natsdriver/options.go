@@ -23,7 +23,8 @@ type Options struct {
 	//
 	// [cluster.Open]: https://pkg.go.dev/github.com/forebay/forebay/cluster#Open
 	Leader string
-	// AppendTimeout is how long an append or a CompareAndSet waits for its response. Its outcome is unknown after that. Default: 5 s.
+	// AppendTimeout is how long an append or a CompareAndSet waits for its response. Its outcome is unknown after that. It ends earlier, half a second after an
+	// election, if there is one. Default: 5 s.
 	AppendTimeout time.Duration
 	// Timeout is how long all other calls repeat their request while no server responds, and how long Read waits for the next
 	// record. A lost leader is replaced after 4 to 9 seconds. Default: 20 s.

@@ -56,7 +56,7 @@ var does = map[lossKind]string{
 	deaf:    "does not hear the others for a while",
 	link:    "and the next one do not hear each other for a while",
 	far:     "is 170 ms away from the others for a while",
-	clock:   "has a clock that jumps by minutes and hours, forth and back",
+	clock:   "has a clock that jumps by minutes and hours, forward and back",
 	disk:    "has a disk that takes 50 to 500 ms for each sync, for a while",
 	rebuilt: "is stopped in good order, and comes back as the other build",
 }

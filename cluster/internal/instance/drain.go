@@ -148,6 +148,9 @@ func (d *drainage) become(ctx context.Context, state changelog.OwnerState) error
 	})
 }
 
+// notDrainedNext is the next step when the rows of an adopted instance do not move.
+const notDrainedNext = "check that the servers, staging and the archive respond, and that this node may write and delete objects in staging; the rows are safe in the log"
+
 // retry is the function of this name for calls that nothing but another owner makes final. Each attempt to drain takes room in the
 // log, so that there are few of them.
 func (d *drainage) retry(ctx context.Context, text string, try func() error) error {
@@ -165,8 +168,8 @@ func (d *drainage) retry(ctx context.Context, text string, try func() error) err
 			d.keep(fmt.Sprintf("%s: %v", text, err))
 			if time.Since(d.adopted) >= importPatience { // no other instance waits for it
 				d.free()
-				d.log.Warn("adopted instance not drained yet", "cause", err,
-					"next", "check that the servers, staging and the archive respond; the rows are safe in the log")
+				// Fields: sink (if known), cause, again (if known).
+				d.log.Warn("adopted instance not drained yet", "cause", err, "next", notDrainedNext)
 			}
 		}
 		return err
@@ -359,8 +362,8 @@ func (d *drainage) flush(ctx context.Context, e *forebay.Engine, adoption Adopti
 			} else {
 				cause = cmp.Or(cause, "an import has not ended")
 				d.keep(fmt.Sprintf("sink %s: %s", sink, cause))
-				d.log.Warn("adopted instance not drained yet", "sink", sink, "cause", cause, "again", wait,
-					"next", "check that staging responds and lets this node write and delete objects; the rows are safe in the log")
+				// Fields: sink (if known), cause, again (if known).
+				d.log.Warn("adopted instance not drained yet", "sink", sink, "cause", cause, "again", wait, "next", notDrainedNext)
 			}
 		}
 		if wait != settle && d.cuts(ctx) {
