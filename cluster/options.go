@@ -28,8 +28,8 @@ type Options struct {
 	// hyphens or underscores.
 	Node string
 
-	// Server runs a server of NATS inside of this node. Its Name is Node and its Dir the folder nats of the node's by default. Three, five
-	// or seven nodes have one, whatever the number of nodes is.
+	// Server runs a server of NATS inside of this node. Its Name is Node and its Dir the folder nats of the node's by default. Only
+	// this node can use it, so a cluster has three, five or seven nodes with a server each, or separate servers and URL.
 	Server *natsserver.Options
 	// URL has the addresses of servers that run already, separated by commas. Not together with Server.
 	URL string

@@ -133,7 +133,7 @@ func (h *hearing) watch(ctx context.Context) {
 	}
 }
 
-// isDeaf reports whether a server of so many hears no majority. A server that was replaced under a different name is silent for ever, so the names that
+// isDeaf reports whether a server of so many hears no majority. A server that was replaced under a different name is silent for good, so the names that
 // are heard count too. A server of an earlier release is never heard, so the names that are silent count as well.
 func isDeaf(servers, silent, heard int) bool {
 	majority := servers/2 + 1

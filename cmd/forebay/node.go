@@ -150,7 +150,7 @@ func (f *nodeFlags) checkEmbedded() (problems []error) {
 		address("cluster-peers", peer)
 	}
 	if n := len(peers); n != 3 && n != 5 && n != 7 {
-		problems = append(problems, server.WrongValue("cluster-peers", "has %d addresses, must be 3, 5 or 7; further nodes have -nats in place of a server", n))
+		problems = append(problems, server.WrongValue("cluster-peers", "has %d addresses, must be 3, 5 or 7; for a different number of nodes run separate servers, and name them with -nats", n))
 	}
 	if !slices.Contains(peers, own) {
 		problems = append(problems, server.WrongValue("cluster-peers", "must have the address of this node, %q", own))
