@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3
-	github.com/forebay/forebay v0.0.0-20261130233903-30fd244bffca
-	github.com/forebay/forebay/storageapi/platform v0.0.0-20261130233903-30fd244bffca
+	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
+	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201000721-1a06d8640fce
 	go.uber.org/goleak v1.3.0
 	golang.org/x/text v0.42.0
 )

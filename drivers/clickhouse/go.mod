@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/ebitengine/purego v0.11.2
-	github.com/forebay/forebay v0.0.0-20261130233903-30fd244bffca
+	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
 	github.com/klauspost/compress v1.20.3
 )
 

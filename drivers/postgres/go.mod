@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/postgres
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261130233903-30fd244bffca
+	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
