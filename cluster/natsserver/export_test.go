@@ -16,13 +16,3 @@ func Stored(s *Server) (messages uint64, err error) {
 	}
 	return info.Messages, nil
 }
-
-// Heard returns how many other servers this one has heard.
-func (s *Server) Heard() int {
-	s.hearing.mu.Lock()
-	defer s.hearing.mu.Unlock()
-	return len(s.hearing.heard)
-}
-
-// Votes reports whether the server takes part in elections.
-func (s *Server) Votes() bool { return s.nats.JetStreamEnabled() }

@@ -23,7 +23,6 @@ type Server struct {
 	password string // of clients
 	maxStore int64
 	log      *logger
-	hearing  *hearing // nil if it could not begin
 }
 
 // user is the name of servers and clients where a password needs one.
@@ -46,16 +45,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.nats.SetLoggerV2(s.log, false, false, false)
 	s.nats.Start()
-	// It says that it is there before it knows a leader, because a different server may wait for that to take part in the election of one.
-	err = s.hear(options)
-	if err == nil {
-		err = s.wait(ctx)
-	}
-	if err != nil {
+	if err := s.wait(ctx); err != nil {
 		s.stop(func() {})
 		return nil, err
 	}
-	s.hearing.ready.Store(true)
 	return s, nil
 }
 
@@ -120,9 +113,6 @@ func (s *Server) wait(ctx context.Context) error {
 // error names the missing part. While one server is not ready, no other one may be stopped. A server notices after some 20 seconds
 // that a majority is gone.
 func (s *Server) Ready() error {
-	if s.hearing.deaf.Load() {
-		return fmt.Errorf("natsserver: not ready: %w", errDeaf)
-	}
 	if err := s.health(server.HealthzOptions{}); err != nil {
 		return fmt.Errorf("natsserver: not ready: %w", err)
 	}
@@ -212,9 +202,6 @@ func (s *Server) stop(before func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if s.hearing != nil {
-			s.hearing.stop()
-		}
 		before()
 		s.nats.Shutdown() // if it was too early for the first
 		s.nats.WaitForShutdown()
