@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3
-	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
-	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201000721-1a06d8640fce
+	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201003430-568c239635c4
 	go.uber.org/goleak v1.3.0
 	golang.org/x/text v0.42.0
 )

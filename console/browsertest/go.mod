@@ -6,8 +6,8 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
-	github.com/forebay/forebay/console v0.0.0-20261201000721-1a06d8640fce
+	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay/console v0.0.0-20261201003430-568c239635c4
 )
 
 require (

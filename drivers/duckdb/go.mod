@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
+	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
 	golang.org/x/sync v0.23.0
 )
 

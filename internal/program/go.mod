@@ -4,9 +4,9 @@ go 1.26.0
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261201000721-1a06d8640fce
-	github.com/forebay/forebay/console v0.0.0-20261201000721-1a06d8640fce
-	github.com/forebay/forebay/extractor v0.0.0-20261201000721-1a06d8640fce
+	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay/console v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay/extractor v0.0.0-20261201003430-568c239635c4
 	go.opentelemetry.io/otel/metric v1.47.0
 )
 
