@@ -122,7 +122,7 @@ func TestArrivingPositionsTakeNoRoom(t *testing.T) {
 	}
 	for n := range room {
 		if err := set(to, fmt.Sprint("run/to-", n)); err != nil {
-			t.Fatalf("position %d beside %d that arrive: got %v, want no error", n, room, err)
+			t.Fatalf("position %d while %d others arrive: got %v, want no error", n, room, err)
 		}
 	}
 	if err := set(to, "run/more"); !errors.Is(err, buffer.ErrTooManyPositions) {

@@ -116,6 +116,21 @@ func (s *stepwise) CountFile(context.Context, driver.Table, string) (n int64, er
 	return n, nil
 }
 
+// cutShort stores a file of three slices with two rows each, lets the target take the first of them, and closes the buffer. It returns how many records the
+// log has.
+func cutShort(t *testing.T, b *buffer.Buffer, log *fakeLog) int {
+	t.Helper()
+	s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 2 })
+	for i := range 3 {
+		put(t, b, s, 2*i, 2*i+2)
+	}
+	must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
+	synctest.Wait()
+	n := log.len()
+	closeBuffer(t, b)
+	return n
+}
+
 // A file of which the target has some rows is not taken for imported. The rest of its rows are imported from staging.
 func TestRestoredFileThatIsHalfImported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -124,14 +139,7 @@ func TestRestoredFileThatIsHalfImported(t *testing.T) {
 		target := &stepwise{Memory: mem, rows: map[string]int64{}, fails: true}
 		opts.Target = target
 		b := openAt(t, "data", opts)
-		s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 2 })
-		for i := range 3 {
-			put(t, b, s, 2*i, 2*i+2)
-		}
-		must(t, b.Sink("a").CloseFile(t.Context(), trigger.Requested))
-		synctest.Wait()
-		n := log.len()
-		closeBuffer(t, b)
+		n := cutShort(t, b, log)
 		if n, _ := target.CountFile(t.Context(), driver.Table{}, ""); n != 2 {
 			t.Fatalf("the target has %d rows, want the rows of the first slice", n)
 		}
@@ -170,16 +178,7 @@ func TestRestoredFileThatIsInItsTable(t *testing.T) {
 				target := &stepwise{Memory: mem, rows: map[string]int64{}, fails: true}
 				opts.Target = target
 				b := openAt(t, "data", opts)
-				s := define(t, b, "a", func(c *buffer.SinkConfig) { c.Upload.Count = 2 })
-				for i := range 3 {
-					put(t, b, s, 2*i, 2*i+2)
-				}
-				if err := b.Sink("a").CloseFile(t.Context(), trigger.Requested); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				n := log.len()
-				closeBuffer(t, b)
+				n := cutShort(t, b, log)
 				objects := mem.Objects()
 				if c.half {
 					if err := mem.Delete(t.Context(), objects...); err != nil {

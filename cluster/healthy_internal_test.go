@@ -156,7 +156,7 @@ type processes struct {
 	path  string
 
 	mu sync.Mutex
-	// acks has what the clients of each node measured since the last mark.
+	// acks are the measurements of the clients since the last mark, by node.
 	acks [clustertest.Size]*acks
 	// longest is the longest time that a client took which repeats an event at the next node.
 	longest time.Duration
@@ -431,9 +431,9 @@ func (r *processes) awaitEvents(n int, list ...int) {
 	}
 }
 
-// A fault of one node, or of one link, does not stop the others: their own servers lead their logs, during the fault and after it. With each case it
-// measures for how long they acknowledge nothing, which is at most 3 seconds, unless the server of the faulty node runs without hearing the others. A second attempt decides, because the records of owners may need two
-// elections:
+// A fault of one node, or of one link, does not stop the others: their own servers lead their logs, during the fault and after it. With all cases the
+// test measures the longest time without an acknowledgement. It has a bound for each fault.
+// A second attempt decides, because the records of owners may need two elections:
 //
 //	FOREBAY_CASES=all go test . -run '^TestHealthyNodesContinue$' -timeout 20m -v
 func TestHealthyNodesContinue(t *testing.T) {
@@ -447,20 +447,24 @@ func TestHealthyNodesContinue(t *testing.T) {
 			}
 			continue
 		}
-		most := r.measure(f)
+		bound := healthyMost
 		if f.name == "isolated" || f.name == "deaf" {
-			continue // its server calls elections, and the others step down for it
+			bound = electionsMost
 		}
-		if most > healthyMost {
-			if again := r.measure(f); again > healthyMost {
-				t.Errorf("%s: got nodes that are well and acknowledge nothing for %s, and for %s in a second attempt, want at most %s", f.name, most, again, healthyMost)
+		if most := r.measure(f); most > bound {
+			if again := r.measure(f); again > bound {
+				t.Errorf("%s: got nodes that are well and acknowledge nothing for %s, and for %s in a second attempt, want at most %s", f.name, most, again, bound)
 			}
 		}
 	}
 }
 
-// healthyMost is for how long a node may acknowledge nothing because of a fault of another node.
-const healthyMost = 3 * time.Second
+// healthyMost is for how long a node may acknowledge nothing because of a fault of another node. electionsMost holds for a server that runs without hearing
+// the others: it calls elections under higher terms, the others step down for it, and each of two elections takes up to 9 seconds.
+const (
+	healthyMost   = 3 * time.Second
+	electionsMost = 20 * time.Second
+)
 
 // play waits for progress during and after a fault. It leaves times out, because a busy machine has its own.
 func (r *processes) play(f fault) {

@@ -57,7 +57,7 @@ func (k *callKeys) runElsewhere(ctx context.Context, source, sink, run string) e
 		var a runResponse
 		switch err := json.Unmarshal(data, &a); {
 		case err != nil || a.Node == "":
-		case a.Refused != "": // its release asks nobody either
+		case a.Refused != "": // its release does not ask other nodes either
 			maps.DeleteFunc(awaited, func(_, node string) bool { return node == a.Node })
 		default:
 			if a.Has {

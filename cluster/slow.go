@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// slowRecord is many times what a record takes between machines of one region, and farServer what a server takes to respond there.
+	// slowRecord is many times the usual time for a record within one region. farServer is many times the usual round trip there.
 	slowRecord = 250 * time.Millisecond
 	farServer  = 100 * time.Millisecond
 	// stuckAfter is longer than an election that a server has handed over.

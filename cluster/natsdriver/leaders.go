@@ -161,7 +161,7 @@ func (l *Log) newlySilent(instance string, silent, current []string) (found bool
 }
 
 const (
-	// slowLeader is what a record takes that makes a leader slow, as a mean of at least paceRecords.
+	// slowLeader is the mean time for a record from which a leader counts as slow. The mean needs paceRecords.
 	slowLeader  = 100 * time.Millisecond
 	paceRecords = 16
 	// triedFor is how long the pace under a leader counts.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cluster/internal/clustertest"
-	"github.com/forebay/forebay/cluster/natsserver"
 )
 
 // startsLed starts an appender whose log the server b shall lead, and waits until it does.
@@ -96,20 +95,11 @@ func TestElectionEndsWaiting(t *testing.T) {
 
 // Without a named leader, a log leaves a server that is slow for one that is not.
 func TestSlowLeaderIsLeft(t *testing.T) {
-	var links *clustertest.Links
-	c, err := clustertest.Start(func(o *natsserver.Options) {
-		if o.Name == "a" { // the first one
-			var err error
-			if links, err = clustertest.NewLinks(o.Peers); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(links.Close)
-		}
-		o.Advertise, o.Peers = links.Peers(int(o.Name[0] - 'a'))
-	})
+	c, links, err := clustertest.StartLinked()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(links.Close)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

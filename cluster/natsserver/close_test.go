@@ -17,20 +17,11 @@ import (
 // linked starts servers that reach each other through links.
 func linked(t *testing.T) (*clustertest.Cluster, *clustertest.Links) {
 	t.Helper()
-	var links *clustertest.Links
-	c, err := clustertest.Start(func(o *natsserver.Options) {
-		if o.Name == "a" { // the first one
-			var err error
-			if links, err = clustertest.NewLinks(o.Peers); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(links.Close)
-		}
-		o.Advertise, o.Peers = links.Peers(int(o.Name[0] - 'a'))
-	})
+	c, links, err := clustertest.StartLinked()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(links.Close)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

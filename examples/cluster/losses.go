@@ -63,7 +63,7 @@ var does = map[lossKind]string{
 
 // network connects the nodes.
 type network interface {
-	// address returns where the server of a node listens, what it advertises, and its peers.
+	// address returns three addresses of a node: its server's, the advertised one, and its peers'.
 	address(node int) (listen, advertise string, peers []string)
 	// start starts the process of a node, and dial connects to it.
 	start(node int, cmd *exec.Cmd) error

@@ -61,7 +61,7 @@ var byChance = map[string]string{
 	"buffer.(*Buffer).append":                "the committer takes a group between two rows of a call",
 	"buffer.(*Buffer).prepare":               "a failure ends a group before it is packed",
 	"buffer.(*Buffer).reportDamage":          "two findings of damage meet",
-	"buffer.(*Buffer).takeStaged":            "damage hits the record of an upload, and not the one before it",
+	"buffer.(*Buffer).takeStaged":            "the damage hits the record of an upload by chance, and mostly the record before it",
 	"buffer.(*Buffer).verifySink":            "a slice is in staging, or not yet, when an Inspection counts it",
 	"buffer.Inspect":                         "damage hits the record of the position",
 	"buffer.Ticket.Wait":                     "a commit ends together with the context of its caller",

@@ -40,6 +40,33 @@ func Start(edit func(*natsserver.Options)) (*Cluster, error) {
 	}
 }
 
+// StartLinked starts a new cluster whose servers reach each other through links. The caller closes both.
+func StartLinked() (*Cluster, *Links, error) {
+	var links *Links
+	var failed error
+	c, err := Start(func(o *natsserver.Options) {
+		if o.Name == "a" { // the first one of an attempt
+			if links != nil {
+				links.Close()
+			}
+			links, failed = NewLinks(o.Peers)
+		}
+		if failed == nil {
+			o.Advertise, o.Peers = links.Peers(int(o.Name[0] - 'a'))
+		}
+	})
+	if err = errors.Join(failed, err); err == nil {
+		return c, links, nil
+	}
+	if links != nil {
+		links.Close()
+	}
+	if c != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return nil, nil, err
+}
+
 func start(edit func(*natsserver.Options)) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "clustertest-")
 	if err != nil {

@@ -217,29 +217,14 @@ func TestRejectedRecordsMoveOnce(t *testing.T) {
 		for _, diskLost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, disk lost %v", moment, diskLost), func(t *testing.T) {
 				inWorld(t, func(w *world, a, b, c *worldNode) {
-					p, name := b.runs, a.instance()
-					i := p.opened()
+					name := a.instance()
 					a.runs.reject(a.runs.opened(), 3)
 					before, err := w.quarantined()
 					if err != nil || len(before) != 3 {
 						t.Fatalf("the quarantines have %v, %v, want 3 records", before, err)
 					}
 					a.kill(nil, true)
-					var once sync.Once
-					killed := make(chan struct{})
-					kill := func(call string) error {
-						if here(w.records()[name], len(i.Engine().Buffer().Moves().Arrivals()), call) {
-							once.Do(func() {
-								b.kill(nil, diskLost)
-								close(killed)
-							})
-							return errDead
-						}
-						return nil
-					}
-					p.setHooks(func(call string) error { return kill("before " + call) }, func(call string) error { return kill("after " + call) })
-					w.await("the adopter is killed", func() bool { return !p.alive() })
-					<-killed
+					w.killAt(b, name, diskLost, here)
 					if c.start(); !diskLost {
 						b.start()
 					}
@@ -287,4 +272,25 @@ func TestDecideArrival(t *testing.T) {
 	if _, decided, err := decideArrival(mover, changelog.Versioned{Version: 1, Value: []byte("{")}, "here"); err == nil || decided {
 		t.Errorf("an unreadable record: decided %t, %v, want an error", decided, err)
 	}
+}
+
+// killAt kills the adopter of an instance when here says so, and returns when it is dead. here gets the record of the instance, the number of moves that
+// arrive at the adopter, and each call of the adopter before and after it.
+func (w *world) killAt(adopter *worldNode, instance string, diskLost bool, here func(o changelog.Owner, arrivals int, call string) bool) {
+	p, i := adopter.runs, adopter.runs.opened()
+	var once sync.Once
+	killed := make(chan struct{})
+	kill := func(call string) error {
+		if here(w.records()[instance], len(i.Engine().Buffer().Moves().Arrivals()), call) {
+			once.Do(func() {
+				adopter.kill(nil, diskLost)
+				close(killed)
+			})
+			return errDead
+		}
+		return nil
+	}
+	p.setHooks(func(call string) error { return kill("before " + call) }, func(call string) error { return kill("after " + call) })
+	w.await("the adopter is killed", func() bool { return !p.alive() })
+	<-killed
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,7 +97,7 @@ func (p *worldProcess) runElsewhere(ctx context.Context, source, sink, run strin
 		}
 	}
 	if len(awaited) > 0 {
-		return fmt.Errorf("%w: nobody speaks for %v", forebay.ErrReplayElsewhere, awaited)
+		return fmt.Errorf("%w: no node speaks for %v", forebay.ErrReplayElsewhere, awaited)
 	}
 	return nil
 }
@@ -168,7 +167,7 @@ func TestRunMovesOnce(t *testing.T) {
 		for _, diskLost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, disk lost %v", moment, diskLost), func(t *testing.T) {
 				inArchive(t, records, func(w *world, a, b, c *worldNode) {
-					name, i := a.instance(), b.runs.opened()
+					name := a.instance()
 					if p, err := w.replay(a, "run", 2*time.Second); !errors.Is(err, context.DeadlineExceeded) || p.Stored == 0 || p.Stored >= records {
 						t.Fatalf("got %+v, %v, want a run that has stored some records", p, err)
 					}
@@ -182,22 +181,7 @@ func TestRunMovesOnce(t *testing.T) {
 						w.checkRun(records)
 						return
 					}
-					var once sync.Once
-					killed := make(chan struct{})
-					kill := func(call string) error {
-						if here(w.records()[name], len(i.Engine().Buffer().Moves().Arrivals()), call) {
-							once.Do(func() {
-								b.kill(nil, diskLost)
-								close(killed)
-							})
-							return errDead
-						}
-						return nil
-					}
-					p := b.runs
-					p.setHooks(func(call string) error { return kill("before " + call) }, func(call string) error { return kill("after " + call) })
-					w.await("the adopter is killed", func() bool { return !p.alive() })
-					<-killed
+					w.killAt(b, name, diskLost, here)
 					c.start()
 					if _, err := w.replay(c, "run", 0); err == nil {
 						t.Error("a node that starts begins the run again")
