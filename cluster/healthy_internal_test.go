@@ -318,7 +318,7 @@ func (r *processes) acknowledged(i int, begin time.Time) {
 	a.takes = append(a.takes, now.Sub(begin))
 }
 
-// mark returns what was measured since the last one.
+// mark returns the measurements since the last mark.
 func (r *processes) mark() (before [clustertest.Size]*acks, longest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

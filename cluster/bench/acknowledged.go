@@ -57,7 +57,7 @@ func (b *bench) acknowledged(ctx context.Context, folder string) (map[string]flo
 	return figures, nil
 }
 
-// measureWay adds the figures of a way, and what its totals grow by in a second, under names that begin with field.
+// measureWay adds the figures of a way, and the growth of its totals in a second, under names that begin with field.
 func (b *bench) measureWay(
 	ctx context.Context, folder, field string, open func(context.Context, string) (way, error), figures map[string]float64,
 ) (err error) {
@@ -125,7 +125,7 @@ func (b *bench) measureWay(
 	return nil
 }
 
-// call lets all callers call for a while, and returns what each call took.
+// call lets all callers call for a while, and returns the time of each call.
 func (w way) call(ctx context.Context, d time.Duration) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var all []time.Duration

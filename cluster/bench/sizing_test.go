@@ -174,7 +174,7 @@ func sizeTable() string {
 	return b.String()
 }
 
-// The tables of the page are what their inputs say. After a change of an input: go test ./bench -run TestSizing -update.
+// The tables of the page follow from their inputs. After a change of an input: go test ./bench -run TestSizing -update.
 func TestSizing(t *testing.T) {
 	const page = "../../docs/internals/cluster.md"
 	text, err := os.ReadFile(page)

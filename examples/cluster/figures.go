@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// figures are what losses of one kind have cost.
+// figures are the costs of losses of one kind.
 type figures struct {
 	ready      []time.Duration // after the end of the loss
 	none, well time.Duration   // the longest time without an acknowledgement, of all nodes, and of a node that is well

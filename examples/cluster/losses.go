@@ -41,7 +41,7 @@ const (
 	rebuilt lossKind = "build"
 )
 
-// does says what a node does in each.
+// does describes each kind, with the node as its subject.
 var does = map[lossKind]string{
 	away:    "is killed, and stays away until another node has moved its rows",
 	back:    "is killed, and comes back at once",

@@ -162,7 +162,7 @@ func (c *Call) Commit() func(error) {
 	}
 }
 
-// Summary is what a span tells about the end of a call.
+// Summary is the end of a call, as its span shows it.
 type Summary struct {
 	// Records is the number of records of the call, Rejected how many of them were rejected if the call tells it.
 	Records, Rejected int
