@@ -356,6 +356,36 @@ func TestReplayRunsAreBounded(t *testing.T) {
 	}
 }
 
+// The run that ended first is forgotten first, because the caller of a long run that ended last may not have heard of its end.
+func TestLongReplayIsNotForgottenFirst(t *testing.T) {
+	e, _ := openArchive(t, dir.Archive(t.TempDir(), dir.ArchiveOptions{}))
+	mustDefine(t, e, again(archived))
+	sink := e.Sink("again", "rows")
+	ctx, cancel := context.WithCancel(t.Context())
+	if p, err := sink.Replay(ctx, forebay.ReplayOptions{Run: "long", Progress: func(forebay.ReplayProgress) { cancel() }}); err == nil || p.Done() {
+		t.Fatalf("got %+v, %v, want a run that is not done", p, err)
+	}
+	run := func(name string) {
+		t.Helper()
+		if _, err := sink.Replay(t.Context(), forebay.ReplayOptions{Run: name}); err != nil {
+			t.Fatalf("run %q: got %v, want no error", name, err)
+		}
+	}
+	for i := range 15 {
+		run(fmt.Sprint("done", i))
+	}
+	run("long")
+	run("more")
+	all, err := sink.Replays(t.Context())
+	var names []string
+	for _, p := range all {
+		names = append(names, p.Run)
+	}
+	if err != nil || len(names) != 16 || !slices.Contains(names, "long") || slices.Contains(names, "done0") {
+		t.Errorf("got the runs %q, %v, want 16 with long and without done0", names, err)
+	}
+}
+
 func TestReplayRefuses(t *testing.T) {
 	archive := dir.Archive(t.TempDir(), dir.ArchiveOptions{})
 	e, _ := openArchive(t, archive)

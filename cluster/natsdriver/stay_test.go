@@ -136,3 +136,26 @@ func TestSlowLeaderIsLeft(t *testing.T) {
 	}
 	n.check(l)
 }
+
+// A replica that stays silent moves the leader once, also for the next writer. One that has returned does so again.
+func TestSilentReplicaIsNewOnce(t *testing.T) {
+	l := &Log{silent: map[string][]string{}}
+	for step, look := range []struct {
+		silent, current []string
+		want            bool
+	}{
+		{nil, []string{"b", "c"}, false},
+		{[]string{"b"}, []string{"c"}, true},
+		{[]string{"b"}, []string{"c"}, false},
+		{[]string{"b", "c"}, nil, true},
+		{[]string{"c"}, []string{"b"}, false},
+		{[]string{"b", "c"}, nil, true},
+	} {
+		if got := l.newlySilent("i", look.silent, look.current); got != look.want {
+			t.Errorf("look %d with silent %q and current %q: newlySilent = %t, want %t", step, look.silent, look.current, got, look.want)
+		}
+	}
+	if !l.newlySilent("another", []string{"b"}, nil) {
+		t.Error("a silent replica of another instance is known, want it new")
+	}
+}
