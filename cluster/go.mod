@@ -10,8 +10,8 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/internal/program v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/internal/program v0.0.0-20261201005833-6b2f50d1548a
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/rs/zerolog v1.35.1

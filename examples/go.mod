@@ -3,10 +3,10 @@ module github.com/forebay/forebay/examples
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/extractor v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/internal/program v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/extractor v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/internal/program v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201005833-6b2f50d1548a
 	go.uber.org/goleak v1.3.0
 )
 
@@ -25,7 +25,7 @@ require (
 	github.com/cockroachdb/swiss v0.0.0-20260820225851-333444432258 // indirect
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
-	github.com/forebay/forebay/console v0.0.0-20261201003430-568c239635c4 // indirect
+	github.com/forebay/forebay/console v0.0.0-20261201005833-6b2f50d1548a // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v1.0.0 // indirect

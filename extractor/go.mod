@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/storageapi/platform v0.0.0-20261201005833-6b2f50d1548a
 	go.uber.org/goleak v1.3.0
 	golang.org/x/text v0.42.0
 )

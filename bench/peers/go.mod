@@ -4,8 +4,8 @@ module github.com/forebay/forebay/bench/peers
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261201005833-6b2f50d1548a
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0

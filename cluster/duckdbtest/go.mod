@@ -4,9 +4,9 @@ module github.com/forebay/forebay/cluster/duckdbtest
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/cluster v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/cluster v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261201005833-6b2f50d1548a
 )
 
 require (

@@ -8,18 +8,18 @@ require (
 	github.com/aws/aws-sdk-go-v2 v1.47.7
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.3
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/cluster v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/bucket v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/iceberg v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/mysql v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/internal/program v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/cluster v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/bucket v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/duckdb v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/iceberg v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/mysql v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/sqlite v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/internal/program v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/stream/otlpgrpc v0.0.0-20261201005833-6b2f50d1548a
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/jwt/v2 v2.8.2
@@ -106,8 +106,8 @@ require (
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
 	github.com/fatih/color v1.18.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
-	github.com/forebay/forebay/console v0.0.0-20261201003430-568c239635c4 // indirect
-	github.com/forebay/forebay/extractor v0.0.0-20261201003430-568c239635c4 // indirect
+	github.com/forebay/forebay/console v0.0.0-20261201005833-6b2f50d1548a // indirect
+	github.com/forebay/forebay/extractor v0.0.0-20261201005833-6b2f50d1548a // indirect
 	github.com/geoarrow/geoarrow-go v0.0.0-20260403143023-f54751c3e3a1 // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.5 // indirect

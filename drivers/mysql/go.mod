@@ -3,7 +3,7 @@ module github.com/forebay/forebay/drivers/mysql
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
 	github.com/go-sql-driver/mysql v1.10.1
 )
 

@@ -5,10 +5,10 @@ go 1.26.0
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/cluster v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/examples v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/internal/program v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/cluster v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/examples v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/internal/program v0.0.0-20261201005833-6b2f50d1548a
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/rs/zerolog v1.35.1
@@ -30,7 +30,7 @@ require (
 	github.com/cockroachdb/swiss v0.0.0-20260820225851-333444432258 // indirect
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
 	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
-	github.com/forebay/forebay/extractor v0.0.0-20261201003430-568c239635c4 // indirect
+	github.com/forebay/forebay/extractor v0.0.0-20261201005833-6b2f50d1548a // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v1.0.0 // indirect

@@ -5,8 +5,8 @@ go 1.26.0
 
 require (
 	github.com/duckdb/duckdb-go/v2 v2.5.6
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/parquet v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/parquet v0.0.0-20261201005833-6b2f50d1548a
 	github.com/parquet-go/parquet-go v0.32.0
 )
 

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
 	github.com/klauspost/compress v1.20.3
 	go.opentelemetry.io/collector/pdata v1.70.0
 	golang.org/x/net v0.60.0

@@ -4,11 +4,11 @@ module github.com/forebay/forebay/internal/soak/week
 go 1.26.0
 
 require (
-	github.com/forebay/forebay v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/cluster v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/mysql v0.0.0-20261201003430-568c239635c4
-	github.com/forebay/forebay/drivers/postgres v0.0.0-20261201003430-568c239635c4
+	github.com/forebay/forebay v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/cluster v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/clickhouse v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/mysql v0.0.0-20261201005833-6b2f50d1548a
+	github.com/forebay/forebay/drivers/postgres v0.0.0-20261201005833-6b2f50d1548a
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
